@@ -66,12 +66,19 @@ impl Reached {
                 host(*cpu),
                 host(*gpu)
             ),
-            Self::Http(NodeRouting { source, cpu, gpu, .. }) => format!(
-                "read over HTTP at {}; processors controlled at {}, GPUs at {}",
-                at(source),
-                at(cpu),
-                at(gpu)
-            ),
+            Self::Http(routing @ NodeRouting { source, gpu_source, cpu, gpu, .. }) => {
+                let gpus = if routing.has_one_source() {
+                    String::new()
+                } else {
+                    format!(", GPUs at {}", at(gpu_source))
+                };
+                format!(
+                    "read over HTTP at {}{gpus}; processors controlled at {}, GPUs at {}",
+                    at(source),
+                    at(cpu),
+                    at(gpu)
+                )
+            }
         }
     }
 }
@@ -259,14 +266,11 @@ impl Base {
             Some(Readings::Http(http)) => Some(self.endpoint("spec.sources.cpu.http", http)?),
             Some(Readings::None | Readings::Host | Readings::Prometheus { .. }) => None,
         };
-        if let Some(Readings::Http(http)) = &routing.gpu_source {
-            let gpu = self.endpoint("spec.sources.gpu.http", http)?;
-            if source.as_ref().is_none_or(|source| source.url != gpu.url) {
-                return Err("spec.sources.gpu.http.endpoint: the telemetry of a node is read at one endpoint, that of \
-                            spec.sources.cpu; write the same one, or leave sources.gpu out"
-                    .to_owned());
-            }
-        }
+        let gpu_source = match &routing.gpu_source {
+            Some(Readings::Http(http)) => Some(self.endpoint("spec.sources.gpu.http", http)?),
+            // Whoever tells of the processors tells of the GPUs too.
+            None | Some(Readings::None | Readings::Host | Readings::Prometheus { .. }) => source.clone(),
+        };
         let (cpu, preference) = match &routing.cpu_control {
             None => (base.cpu.clone(), base.preference),
             Some(ControlRoute::Http { endpoint, mode }) => {
@@ -291,7 +295,7 @@ impl Base {
             }
             Some(ControlRoute::None | ControlRoute::Host) => None,
         };
-        Ok(Reached::Http(NodeRouting { source, cpu, preference, gpu }))
+        Ok(Reached::Http(NodeRouting { source, gpu_source, cpu, preference, gpu }))
     }
 
     fn endpoint(&self, field: &str, http: &HttpEndpoint) -> Result<NodeEndpoint, String> {

@@ -42,6 +42,7 @@ pub(super) struct Shape {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reach {
     pub(super) meter: bool,
+    pub(super) gpu_meter: bool,
     pub(super) cpu: bool,
     pub(super) gpu: bool,
 }
@@ -176,16 +177,21 @@ impl NodeEngine {
         &self.engine
     }
 
-    /// Takes in telemetry at the beginning of a period: nothing if there is no source, and an error if the source did
-    /// not answer. After an error no limit is known to be in force any more.
-    pub(super) fn sense(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
-        let at = |limit: fn(&Telemetry) -> Option<Watts>| match told.map(|it| it.and_then(limit)) {
-            Ok(Some(limit)) => LimitReading::At { limit, read: now },
-            Ok(None) => LimitReading::Unknown,
-            Err(kind) => LimitReading::Unread(kind),
+    /// Takes in telemetry at the beginning of a period: nothing if there is no source, and an error if the source of the
+    /// processors or that of the GPUs did not answer. After an error no limit there is known to be in force any more.
+    pub(super) fn sense(
+        &mut self,
+        telemetry: Option<&Telemetry>,
+        failed: [Option<ErrorKind>; 2],
+        now: Stamp,
+    ) {
+        let at = |limit: fn(&Telemetry) -> Option<Watts>, failed| match (failed, telemetry.and_then(limit)) {
+            (Some(kind), _) => LimitReading::Unread(kind),
+            (None, Some(limit)) => LimitReading::At { limit, read: now },
+            (None, None) => LimitReading::Unknown,
         };
-        (self.seen, self.gpu_seen) = (at(|it| it.cap), at(|it| it.gpu_cap));
-        let telemetry = told.ok().flatten();
+        let [cpu_failed, gpu_failed] = failed;
+        (self.seen, self.gpu_seen) = (at(|it| it.cap, cpu_failed), at(|it| it.gpu_cap, gpu_failed));
         let [back, gpu_back] = &mut self.back;
         *back = telemetry.and_then(|it| it.cap).or(*back);
         *gpu_back = telemetry.and_then(|it| it.gpu_cap).or(*gpu_back);
@@ -198,31 +204,33 @@ impl NodeEngine {
             draw(telemetry.map(|it| (it.cpu, it.packages.as_slice())), self.shape.packages),
             draw(telemetry.map(|it| (it.gpu, it.gpu_devices.as_slice())), self.shape.gpus),
         ];
-        self.judge(told, now);
+        self.judge(telemetry, failed, now);
     }
 
     /// Judges limits that a control accepted without a read-back, by what telemetry says.
-    fn judge(&mut self, told: Result<Option<&Telemetry>, ErrorKind>, now: Stamp) {
-        let telemetry = told.ok().flatten();
-        if let Ok(told) = told {
-            self.tells = told.is_some_and(|it| it.cap.is_some());
-            self.gpu_tells = told.is_some_and(|it| it.gpu_cap.is_some());
+    fn judge(&mut self, telemetry: Option<&Telemetry>, failed: [Option<ErrorKind>; 2], now: Stamp) {
+        let [cpu_failed, gpu_failed] = failed;
+        if cpu_failed.is_none() {
+            self.tells = telemetry.is_some_and(|it| it.cap.is_some());
         }
-        let drawn = |said: Option<Said>| match said.and_then(Said::watts) {
+        if gpu_failed.is_none() {
+            self.gpu_tells = telemetry.is_some_and(|it| it.gpu_cap.is_some());
+        }
+        let drawn = |said: Option<Said>, has_meter| match said.and_then(Said::watts) {
             Some(watts) => Drawn::Is(watts),
-            None if self.reach.meter => Drawn::Unknown,
+            None if has_meter => Drawn::Unknown,
             None => Drawn::Unmetered,
         };
         let cpu = Glance {
             told: telemetry.and_then(|it| it.cap),
-            drawn: drawn(telemetry.map(|it| it.cpu)),
+            drawn: drawn(telemetry.map(|it| it.cpu), self.reach.meter),
             count: self.shape.packages,
             throttled: self.is_throttled(),
             now,
         };
         let gpus = Glance {
             told: telemetry.and_then(|it| it.gpu_cap),
-            drawn: drawn(telemetry.map(|it| it.gpu)),
+            drawn: drawn(telemetry.map(|it| it.gpu), self.reach.gpu_meter),
             count: self.shape.gpus,
             throttled: false,
             now,

@@ -19,7 +19,7 @@ use crate::counts::Refused;
 use crate::machine::{Control, Found, View};
 use crate::plug::Differences;
 use crate::route::{Reached, Standing as RouteStanding};
-use crate::settings::{ControlPreference, NodeRouting};
+use crate::settings::{ControlPreference, NodeEndpoint, NodeRouting};
 use host_kit::clock::HostClock;
 use host_kit::log::Repeats;
 use joulie_api::condition::rfc3339;
@@ -28,6 +28,7 @@ use joulie_core::node::engine::{Beyond, EngineLaws, LeaseTerms, NodeParts, Occas
 use joulie_core::placement::freshness::UnixTime;
 use node_kit::{Desire, NodeWants};
 use planner::catalog::Catalog;
+use power_hal::ErrorKind;
 use power_units::{Micros, Stamp, Watts};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -114,6 +115,9 @@ impl Control for Remote {
     }
 }
 
+/// What an endpoint tells.
+type Answer = Result<Telemetry, Trouble>;
+
 /// The task of one node.
 pub(crate) struct Task {
     node: String,
@@ -136,13 +140,18 @@ pub(crate) struct Task {
     /// What did not fit into the engine when that was last logged.
     beyond: Beyond,
     telemetry: Option<Telemetry>,
+    /// Why there is none of the processors and of the GPUs, where somebody was asked.
+    failed: [Option<ErrorKind>; 2],
+    /// Whether any was ever told of them.
+    heard: [bool; 2],
     /// The last telemetry that arrived: the hardware of a node stays known when the node stops answering.
     described: Option<Telemetry>,
     /// What the node draws beside its packages and GPUs, by the last answers.
     differences: Differences,
     found: Arc<Found>,
     counts: Counts,
-    trouble: [Option<Trouble>; 2],
+    /// Of telemetry, of control, and of the telemetry of GPUs where that has its own endpoint.
+    trouble: [Option<Trouble>; 3],
     repeats: Repeats,
 }
 
@@ -202,11 +211,13 @@ pub(crate) fn open(
         engine: None,
         beyond: Beyond::NOTHING,
         telemetry: None,
+        failed: [None; 2],
+        heard: [false; 2],
         described: None,
         differences: Differences::default(),
         found: Arc::default(),
         counts: Counts::default(),
-        trouble: [None, None],
+        trouble: [None, None, None],
         repeats: Repeats::every(REPEAT_WINDOW),
     };
     let (desires, hints, routes) = (Arc::new(desires), Arc::new(hints), Arc::new(routes));
@@ -237,7 +248,8 @@ fn laws(all: &EngineLaws, routing: &NodeRouting) -> EngineLaws {
 /// Whether these are the same endpoints, told the same: only their times or tokens may differ.
 fn is_same_machine(one: &NodeRouting, other: &NodeRouting) -> bool {
     let urls = |routing: &NodeRouting| {
-        [&routing.source, &routing.cpu, &routing.gpu].map(|at| at.as_ref().map(|at| at.url.clone()))
+        [&routing.source, &routing.gpu_source, &routing.cpu, &routing.gpu]
+            .map(|at| at.as_ref().map(|at| at.url.clone()))
     };
     one.preference == other.preference && urls(one) == urls(other)
 }
@@ -278,8 +290,9 @@ impl Task {
         self.laws = laws(&self.common.laws, &self.routing);
         self.engine = None;
         (self.telemetry, self.described) = (None, None);
+        (self.failed, self.heard) = ([None; 2], [false; 2]);
         self.differences = Differences::default();
-        self.trouble = [None, None];
+        self.trouble = [None, None, None];
         // An endpoint that has not answered yet takes the place of no sound one.
         self.counts.failures = 1;
         self.started = stamp(&self.common);
@@ -297,20 +310,7 @@ impl Task {
     async fn period(&mut self) -> bool {
         self.follow_route();
         let desire = *self.desires.borrow_and_update();
-        let (common, node) = (self.common.clone(), self.node.clone());
-        let mut failed = false;
-        if let Some(source) = self.routing.source.clone() {
-            let telemetry = common.http.telemetry(&source, &node, self.standing()).await;
-            failed = telemetry.is_err();
-            self.note(0, telemetry.as_ref().err());
-            self.telemetry = telemetry.ok();
-            if let Some(told) = self.telemetry.clone() {
-                self.refuse(&told.refused);
-                self.described = Some(told);
-                self.compare();
-            }
-            self.counts.blind += u64::from(failed);
-        }
+        let mut failed = self.read().await;
         let shape = self.shape();
         if self.engine.is_none() {
             // A node that has not answered yet may be under a cap of Joulie's, so it is not known what to adopt. And if
@@ -333,6 +333,63 @@ impl Task {
         failed |= self.control(desire).await;
         self.tell(desire);
         failed
+    }
+
+    /// Asks for telemetry; returns whether an endpoint did not answer.
+    async fn read(&mut self) -> bool {
+        let routing = self.routing.clone();
+        let cpu = self.ask(routing.source.as_ref());
+        if routing.has_one_source() {
+            let told = cpu.await;
+            let (kind, told) = self.take(0, told);
+            self.failed = [kind; 2];
+            if told.is_some() {
+                self.heard = [true; 2];
+                self.described.clone_from(&told);
+            }
+            self.telemetry = told;
+        } else {
+            let (cpu, gpu) = tokio::join!(cpu, self.ask(routing.gpu_source.as_ref()));
+            let ((cpu_kind, cpu), (gpu_kind, gpu)) = (self.take(0, cpu), self.take(2, gpu));
+            self.failed = [cpu_kind, gpu_kind];
+            self.heard = [self.heard[0] || cpu.is_some(), self.heard[1] || gpu.is_some()];
+            self.bring_together(cpu, gpu);
+        }
+        self.compare();
+        let failed = self.failed != [None; 2];
+        self.counts.blind += u64::from(failed);
+        failed
+    }
+
+    async fn ask(&self, source: Option<&NodeEndpoint>) -> Option<Answer> {
+        Some(self.common.http.telemetry(source?, &self.node, self.standing()).await)
+    }
+
+    /// Counts and logs what is wrong with an answer. Returns why there is none, or what it tells.
+    fn take(&mut self, which: usize, answer: Option<Answer>) -> (Option<ErrorKind>, Option<Telemetry>) {
+        let told = answer.transpose();
+        self.note(which, told.as_ref().err());
+        match told {
+            Ok(told) => {
+                if let Some(told) = &told {
+                    self.refuse(&told.refused);
+                }
+                (None, told)
+            }
+            Err(trouble) => (Some(trouble.kind), None),
+        }
+    }
+
+    /// Takes in what two endpoints tell. The hardware of a part stays known while nothing is told of it.
+    fn bring_together(&mut self, cpu: Option<Telemetry>, gpu: Option<Telemetry>) {
+        if cpu.is_none() && gpu.is_none() {
+            self.telemetry = None;
+            return;
+        }
+        let before = self.described.take().unwrap_or_default();
+        let known = cpu.clone().unwrap_or_else(|| before.clone());
+        self.described = Some(known.with_gpus_of(gpu.as_ref().unwrap_or(&before)));
+        self.telemetry = Some(cpu.unwrap_or_default().with_gpus_of(&gpu.unwrap_or_default()));
     }
 
     fn say_what_does_not_fit(&mut self) {
@@ -358,9 +415,7 @@ impl Task {
             let Some(engine) = &mut self.engine else { return failed };
             let mut turn = Turn { now, occasion: Occasion::News, renewal: None };
             if round == 0 {
-                let failed = self.trouble[0].as_ref().filter(|_| self.telemetry.is_none());
-                let told = failed.map_or(Ok(self.telemetry.as_ref()), |trouble| Err(trouble.kind));
-                engine.sense(told, now);
+                engine.sense(self.telemetry.as_ref(), self.failed, now);
                 turn.occasion = Occasion::Period;
                 turn.renewal = self.renewal.lock().unwrap_or_else(PoisonError::into_inner).take();
             }
@@ -373,8 +428,7 @@ impl Task {
             }
             for order in orders {
                 let outcome = self.post(order).await;
-                failed |=
-                    outcome.as_ref().is_err_and(|trouble| trouble.kind == power_hal::ErrorKind::Timeout);
+                failed |= outcome.as_ref().is_err_and(|trouble| trouble.kind == ErrorKind::Timeout);
                 self.note(1, outcome.as_ref().err());
                 if let Some(engine) = &mut self.engine {
                     engine.land(order, outcome.as_ref().map(|read_back| *read_back));
@@ -390,7 +444,7 @@ impl Task {
             Action::Cap(_) | Action::Throttle { .. } => &self.routing.cpu,
             Action::GpuCap(_) => &self.routing.gpu,
         };
-        let nowhere = || Trouble { kind: power_hal::ErrorKind::NotSupported, text: "no endpoint".to_owned() };
+        let nowhere = || Trouble { kind: ErrorKind::NotSupported, text: "no endpoint".to_owned() };
         let endpoint = endpoint.as_ref().ok_or_else(nowhere)?;
         let told = (order.action, rfc3339(clock.wall()));
         http.control(endpoint, &self.node, told, self.standing()).await
@@ -403,7 +457,7 @@ impl Task {
     fn note(&mut self, which: usize, trouble: Option<&Trouble>) {
         if let Some(trouble) = trouble {
             self.counts.troubles += 1;
-            self.counts.late += u64::from(trouble.kind == power_hal::ErrorKind::Timeout);
+            self.counts.late += u64::from(trouble.kind == ErrorKind::Timeout);
             if self.trouble[which].as_ref() != Some(trouble) {
                 tracing::warn!(node = self.node, "{}", trouble.text);
             }
@@ -431,8 +485,9 @@ impl Task {
     }
 
     fn reach(&self) -> Reach {
-        let NodeRouting { source, cpu, gpu, .. } = &self.routing;
-        Reach { meter: source.is_some(), cpu: cpu.is_some(), gpu: gpu.is_some() }
+        let NodeRouting { source, gpu_source, cpu, gpu, .. } = &self.routing;
+        let (meter, gpu_meter) = (source.is_some(), gpu_source.is_some());
+        Reach { meter, gpu_meter, cpu: cpu.is_some(), gpu: gpu.is_some() }
     }
 }
 

@@ -153,6 +153,24 @@ impl Telemetry {
     }
 }
 
+impl Telemetry {
+    /// With what another answer says of the GPUs instead.
+    pub(super) fn with_gpus_of(self, other: &Self) -> Self {
+        Self {
+            boot: self.boot.or_else(|| other.boot.clone()),
+            gpu: other.gpu,
+            gpus: other.gpus,
+            gpu_vendor: other.gpu_vendor.clone(),
+            gpu_product: other.gpu_product.clone(),
+            gpu_devices: other.gpu_devices.clone(),
+            gpu_cap: other.gpu_cap,
+            gpu_cap_min: other.gpu_cap_min,
+            gpu_cap_max: other.gpu_cap_max,
+            ..self
+        }
+    }
+}
+
 fn parts(value: &Value, most: u32) -> Vec<Said> {
     let all = value.as_array().into_iter().flatten();
     all.take(usize::try_from(most).unwrap_or(0))
@@ -272,6 +290,27 @@ mod tests {
         // Fix list agent C5: the top level is processors and GPUs together.
         let both = read(r#"{"packagePowerWatts":900,"cpu":{"packagePowerWatts":200}}"#);
         assert_eq!(both.cpu, watts("200"));
+    }
+
+    #[test]
+    fn of_two_answers_each_counts_for_its_devices() {
+        let of = |boot: &str, watts: u32| {
+            read(&format!(
+                r#"{{"bootID":"{boot}","nodePowerWatts":{watts},"cpu":{{"packagePowerWatts":{watts},"sockets":2}},
+                    "gpu":{{"present":true,"count":{watts},"powerWattsTotal":{watts},"capWattsPerGpuApplied":{watts}}}}}"#
+            ))
+        };
+        let (cpu, gpu) = (of("one", 3), of("other", 4));
+        let both = cpu.clone().with_gpus_of(&gpu);
+        assert_eq!(
+            (both.cpu, both.node, both.sockets, both.boot.as_deref()),
+            (watts("3"), watts("3"), Some(2), Some("one"))
+        );
+        assert_eq!((both.gpu, both.gpus, both.gpu_cap), (watts("4"), Some(4), watts("4").limit()));
+        let alone = Telemetry::default().with_gpus_of(&gpu);
+        assert_eq!((alone.cpu, alone.node, alone.sockets), (Said::Nothing, Said::Nothing, None));
+        assert_eq!((alone.gpu, alone.boot.as_deref()), (watts("4"), Some("other")));
+        assert_eq!(cpu.with_gpus_of(&Telemetry::default()).gpus, None);
     }
 
     #[test]

@@ -48,6 +48,7 @@ fn endpoint(url: &str, seconds: u64) -> NodeEndpoint {
 fn pool() -> Base {
     let routing = NodeRouting {
         source: Some(endpoint("http://base/telemetry/{node}", 2)),
+        gpu_source: Some(endpoint("http://base/telemetry/{node}", 2)),
         cpu: Some(endpoint("http://base/control/{node}", 2)),
         ..NodeRouting::NOWHERE
     };
@@ -90,6 +91,7 @@ fn a_node_goes_over_http_with_the_times_of_each_endpoint_and_the_mode() {
     let spec = for_node(json!({"sources": {"cpu": http("telemetry")}, "controls": {"cpu": cpu}}));
     let wanted = NodeRouting {
         source: Some(endpoint("http://sim/telemetry/{node}", 2)),
+        gpu_source: Some(endpoint("http://sim/telemetry/{node}", 2)),
         cpu: Some(endpoint("http://sim/control/{node}", 30)),
         preference: ControlPreference::ThrottleOnly,
         gpu: None,
@@ -150,11 +152,6 @@ fn what_cannot_be_followed_is_refused_and_says_what_to_do() {
         (host(), json!({"controls": {"gpu": clocks}}), "use powercap or auto"),
         (
             host(),
-            json!({"sources": {"cpu": http("t"), "gpu": http("other")}}),
-            "spec.sources.gpu.http.endpoint: the telemetry of a node is read at one endpoint",
-        ),
-        (
-            host(),
             json!({"sources": {"cpu": url("ftp://x")}}),
             "spec.sources.cpu.http.endpoint: its scheme is",
         ),
@@ -202,6 +199,34 @@ fn prometheus_tells_what_is_drawn_beside_any_control_and_controls_nothing() {
         (&standing.queries.cpu, standing.queries.gpu.as_ref().unwrap().server.timeout.as_secs()),
         (&None, 9)
     );
+}
+
+#[test]
+fn processors_and_gpus_have_a_source_each() {
+    let of = |base: &Base, sources: Value| {
+        let standing = by(base, for_node(json!({"sources": sources})));
+        assert_eq!(standing.refused, None);
+        let Reached::Http(routing) = &*standing.reached else { panic!() };
+        let url = |at: &Option<NodeEndpoint>| at.as_ref().map_or("none".to_owned(), |at| at.url.to_string());
+        let asked = (standing.queries.cpu.is_some(), standing.queries.gpu.is_some());
+        ([url(&routing.source), url(&routing.gpu_source)], asked, standing.say().contains(", GPUs at http"))
+    };
+    let at = |cpu: &str, gpu: &str| [cpu.to_owned(), gpu.to_owned()];
+    let (t, other, base) = ("http://sim/t/{node}", "http://sim/other/{node}", "http://base/telemetry/{node}");
+    for (settings, sources, urls, asked) in [
+        (host(), json!({"cpu": prometheus("w"), "gpu": http("t")}), at("none", t), (true, false)),
+        (pool(), json!({"cpu": prometheus("w"), "gpu": http("t")}), at("none", t), (true, false)),
+        (host(), json!({"cpu": {"type": "none"}, "gpu": http("t")}), at("none", t), (false, false)),
+        // A control judges its limits by what the other endpoint says of the GPUs.
+        (host(), json!({"cpu": http("t"), "gpu": prometheus("g")}), at(t, t), (false, true)),
+        (host(), json!({"cpu": http("t"), "gpu": http("t")}), at(t, t), (false, false)),
+        (host(), json!({"cpu": http("t"), "gpu": http("other")}), at(t, other), (false, false)),
+        (pool(), json!({"gpu": http("other")}), at(base, other), (false, false)),
+        (pool(), json!({"cpu": prometheus("w")}), at("none", "none"), (true, false)),
+    ] {
+        let says_both = urls[0] != urls[1];
+        assert_eq!(of(&settings, sources.clone()), (urls, asked, says_both), "{sources}");
+    }
 }
 
 #[test]

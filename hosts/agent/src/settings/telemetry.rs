@@ -118,8 +118,10 @@ pub(super) const TOKEN: ConfigSetting<Option<TokenFile>> = ConfigSetting::option
 /// A node's endpoints.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRouting {
-    /// Where its telemetry is read.
+    /// Where the telemetry of its processors is read, and that of the node as a whole.
     pub source: Option<NodeEndpoint>,
+    /// Where the telemetry of its GPUs is read: mostly at the same endpoint.
+    pub gpu_source: Option<NodeEndpoint>,
     /// Where its processors are controlled.
     pub cpu: Option<NodeEndpoint>,
     /// What is tried first there.
@@ -130,12 +132,24 @@ pub struct NodeRouting {
 
 impl NodeRouting {
     /// No endpoint: the node is neither read nor controlled.
-    pub const NOWHERE: Self =
-        Self { source: None, cpu: None, preference: ControlPreference::LimitFirst, gpu: None };
+    pub const NOWHERE: Self = Self {
+        source: None,
+        gpu_source: None,
+        cpu: None,
+        preference: ControlPreference::LimitFirst,
+        gpu: None,
+    };
+
+    /// Whether one endpoint tells of the processors and of the GPUs.
+    #[must_use]
+    pub fn has_one_source(&self) -> bool {
+        let url = |source: &Option<NodeEndpoint>| source.as_ref().map(|source| source.url.clone());
+        url(&self.source) == url(&self.gpu_source)
+    }
 
     /// The endpoints.
     pub fn endpoints(&self) -> impl Iterator<Item = &NodeEndpoint> {
-        [&self.source, &self.cpu, &self.gpu].into_iter().flatten()
+        [&self.source, &self.gpu_source, &self.cpu, &self.gpu].into_iter().flatten()
     }
 }
 
@@ -229,8 +243,10 @@ fn routing(values: &Values, [source, cpu, gpu]: [Part; 3]) -> Result<NodeRouting
     let HttpTerms { timeout, token, .. } = HttpTerms::read(values)?;
     let endpoint =
         |part: Part| part.http().map(|url| NodeEndpoint { url, timeout, shows_token: token.is_some() });
+    let source = endpoint(source);
     Ok(NodeRouting {
-        source: endpoint(source),
+        gpu_source: source.clone(),
+        source,
         cpu: endpoint(cpu),
         preference: values.get(&CPU_CONTROL_MODE)?,
         gpu: endpoint(gpu),

@@ -22,6 +22,8 @@ struct Prometheus(Arc<Mutex<State>>);
 #[derive(Default)]
 struct State {
     series: Option<Vec<(&'static str, u32)>>,
+    /// It hears a question and never answers.
+    hangs: bool,
     /// The paths that were asked for.
     asked: Vec<String>,
 }
@@ -57,6 +59,9 @@ impl Prometheus {
             }
             let path = lines[0].split_whitespace().nth(1).unwrap();
             let (status, body) = self.answer(path);
+            if self.0.lock().unwrap().hangs {
+                std::future::pending::<()>().await;
+            }
             let head = format!("HTTP/1.1 {status}\r\nContent-Length: {}\r\n\r\n", body.len());
             stream.write_all(format!("{head}{body}").as_bytes()).await.ok()?;
         }
@@ -78,6 +83,10 @@ impl Prometheus {
 
     fn says(&self, series: &[(&'static str, u32)]) {
         self.0.lock().unwrap().series = Some(series.to_vec());
+    }
+
+    fn hangs(&self, hangs: bool) {
+        self.0.lock().unwrap().hangs = hangs;
     }
 
     fn fails(&self) {
@@ -205,6 +214,143 @@ async fn a_prometheus_that_fails_does_not_lead_to_the_meters_of_the_host_which_s
     cluster.delete("TelemetryProfile", "of-all").await;
     let own = |it: &Value| cpu_watts(it).is_some_and(|watts| watts > 0.0 && watts < 500.0);
     cluster.until("NodeHardware", "node-a", own).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn processors_by_prometheus_and_gpus_over_http_are_each_read_where_the_profile_says() {
+    let (nodes, cluster, prometheus) = (Nodes::default(), cluster(&["sim-1"]).await, Prometheus::default());
+    nodes.put("sim-1", Node { gpus: 4, ..Node::new() });
+    let (at, server) = (nodes.serve().await, prometheus.serve().await);
+    prometheus.says(&[("321", 1)]);
+    cluster.profile("sim-1", "sim-1", 150).await;
+    let _agent = Agent::start(&pool(&cluster, at));
+    cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
+    let gpu = json!({"type": "http", "http": {"endpoint": format!("http://{at}/telemetry/{{node}}")}});
+    let sources = json!({"cpu": source(server, "w{n=\"{node}\"}"), "gpu": gpu});
+    let spec = json!({"target": {"scope": "node", "nodeName": "sim-1"}, "sources": sources});
+    cluster.apply("TelemetryProfile", "told", spec).await;
+    let drawn = |gpus: Option<f64>| {
+        move |it: &Value| {
+            let power = &it["status"]["power"];
+            power.is_object() && cpu_watts(it) == Some(321.0) && power["gpuWatts"].as_f64() == gpus
+        }
+    };
+    // 4 x 200 W; what the endpoint says of the whole node has the processors in it, which are asked for elsewhere.
+    let told = cluster.until("NodeHardware", "sim-1", drawn(Some(800.0))).await;
+    assert_eq!(told["status"]["power"]["nodeWatts"], Value::Null, "{told:#}");
+    assert_eq!(told["status"]["gpu"]["telemetryAvailable"], true, "{told:#}");
+    let followed = |it: &Value| {
+        let message = &it["status"]["conditions"][0]["message"];
+        message.as_str().unwrap_or_default().contains("read over HTTP at nothing, GPUs at http")
+    };
+    cluster.until("TelemetryProfile", "told", followed).await;
+    assert_eq!(nodes.get("sim-1").cap, 150.0);
+    // The endpoint of the GPUs fails, which is no word about the processors.
+    nodes.change("sim-1", |node| node.silent = true);
+    cluster.until("NodeHardware", "sim-1", drawn(None)).await;
+    cluster.profile("sim-1", "sim-1", 140).await;
+    nodes.until("sim-1", |node| node.cap == 140.0).await;
+    nodes.change("sim-1", |node| node.silent = false);
+    cluster.until("NodeHardware", "sim-1", drawn(Some(800.0))).await;
+}
+
+/// When an agent that turns to Prometheus is killed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Killed {
+    /// The profile has just been written.
+    Written,
+    /// A question is under way.
+    Asking,
+    /// The answer is published.
+    Told,
+}
+
+impl Killed {
+    const ALL: [Self; 3] = [Self::Written, Self::Asking, Self::Told];
+
+    /// Starts an agent, waits until `is_capped`, turns it to Prometheus by `query`, and kills it at this moment.
+    async fn play(
+        self,
+        (cluster, node, settings): (&Cluster, &str, &[(&'static str, String)]),
+        prometheus: (&Prometheus, SocketAddr),
+        is_capped: impl AsyncFn(),
+    ) {
+        let (prometheus, server) = prometheus;
+        let agent = Agent::start(settings);
+        is_capped().await;
+        prometheus.hangs(self == Self::Asking);
+        let query = format!("{self:?}{{n=\"{{node}}\"}}");
+        let spec = json!({"target": {"scope": "node", "nodeName": node}, "sources": {"cpu": source(server, &query)}});
+        cluster.apply("TelemetryProfile", "told", spec).await;
+        match self {
+            Self::Written => {}
+            Self::Asking => prometheus.until_asked(&format!("{self:?}%7B")).await,
+            Self::Told => drop(until_cpu(cluster, node, Some(321.0)).await),
+        }
+        agent.kill();
+        prometheus.hangs(false);
+        cluster.delete("TelemetryProfile", "told").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_agent_that_is_killed_while_it_turns_to_prometheus_loses_no_cap_and_no_original() {
+    let Some(machine) = TestMachine::profile("xeon-2s") else { return };
+    let (cluster, prometheus) = (cluster(&["node-a"]).await, Prometheus::default());
+    let server = prometheus.serve().await;
+    prometheus.says(&[("321", 1)]);
+    let (originals, settings) = (machine.limits(), machine.settings(&cluster));
+    cluster.profile("node-a", "node-a", 120).await;
+    cluster.grant("node-a", 1, 2_000).await;
+    for killed in Killed::ALL {
+        let is_capped = async || machine.until_limits(&[120, 120]).await;
+        killed.play((&cluster, "node-a", &settings), (&prometheus, server), is_capped).await;
+        assert_eq!(machine.limits(), [120, 120], "{killed:?}");
+    }
+    // The next one finds what was desired meanwhile, with Prometheus from its start.
+    let spec =
+        json!({"target": {"scope": "cluster"}, "sources": {"cpu": source(server, "last{n=\"{node}\"}")}});
+    cluster.apply("TelemetryProfile", "of-all", spec).await;
+    cluster.profile("node-a", "node-a", 110).await;
+    let agent = Agent::start(&settings);
+    machine.until_limits(&[110, 110]).await;
+    prometheus.until_asked("last%7B").await;
+    until_cpu(&cluster, "node-a", Some(321.0)).await;
+    cluster.until("NodePowerProfile", "node-a", is_enforced).await;
+    assert!(agent.log().contains("from before the start: "), "the grant was kept: {}", agent.log());
+    cluster.receipt("node-a", 1).await;
+    // What was there before the first agent is what comes back after the last.
+    cluster.delete("NodePowerProfile", "node-a").await;
+    machine.until_limits(&originals).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_over_http_whose_agent_is_killed_while_it_turns_to_prometheus_is_never_above_its_cap() {
+    let (nodes, cluster, prometheus) = (Nodes::default(), cluster(&["sim-1"]).await, Prometheus::default());
+    nodes.put("sim-1", Node::new());
+    let (at, server) = (nodes.serve().await, prometheus.serve().await);
+    prometheus.says(&[("321", 1)]);
+    let settings = pool(&cluster, at);
+    cluster.profile("sim-1", "sim-1", 150).await;
+    for killed in Killed::ALL {
+        let is_capped = async || nodes.until("sim-1", |node| node.cap == 150.0).await;
+        killed.play((&cluster, "sim-1", &settings), (&prometheus, server), is_capped).await;
+        let node = nodes.get("sim-1");
+        // Two packages of 150 W.
+        assert_eq!((node.cap, node.peak), (150.0, 300.0), "{killed:?}");
+    }
+    let spec =
+        json!({"target": {"scope": "cluster"}, "sources": {"cpu": source(server, "last{n=\"{node}\"}")}});
+    cluster.apply("TelemetryProfile", "of-all", spec).await;
+    let _agent = Agent::start(&settings);
+    prometheus.until_asked("last%7B").await;
+    until_cpu(&cluster, "sim-1", Some(321.0)).await;
+    cluster.profile("sim-1", "sim-1", 130).await;
+    nodes.until("sim-1", |node| node.cap == 130.0).await;
+    assert_eq!(nodes.get("sim-1").peak, 300.0);
+    cluster.delete("TelemetryProfile", "of-all").await;
+    until_cpu(&cluster, "sim-1", Some(260.0)).await;
+    cluster.until("NodePowerProfile", "sim-1", is_enforced).await;
 }
 
 /// What an exporter shows.

@@ -48,7 +48,7 @@ fn step(
     node.step(laws, Turn { now, occasion, renewal: None }, Desire { cpu, gpu, ..Desire::UNKNOWN }).0
 }
 
-const ALL: Reach = Reach { meter: true, cpu: true, gpu: true };
+const ALL: Reach = Reach { meter: true, gpu_meter: true, cpu: true, gpu: true };
 const NONE: DesiredCap = DesiredCap::Unknown;
 
 fn watts(count: i32) -> Watts {
@@ -77,7 +77,7 @@ fn period(
     desired: (DesiredCap, DesiredCap),
 ) -> Vec<Order> {
     let now = Stamp::new(Micros::new(at * 1_000_000));
-    node.sense(Ok(Some(told)), now);
+    node.sense(Some(told), [None; 2], now);
     let orders = step(node, laws, (now, Occasion::Period), desired);
     for order in &orders {
         node.land(*order, Ok(None));
@@ -188,7 +188,7 @@ fn limits_that_are_refused_begin_the_loop_in_the_same_period() {
     let laws = laws(eager(), BackendPreference::LimitFirst);
     let mut node = adopt(ALL, Shape { packages: 1, ..Shape::default() }, Some(&says(300, 0)));
     let now = Stamp::new(Micros::new(1_000_000));
-    node.sense(Ok(Some(&says(300, 0))), now);
+    node.sense(Some(&says(300, 0)), [None; 2], now);
     let refused = Trouble { kind: ErrorKind::NotSupported, text: "blocked".to_owned() };
     let limits = step(&mut node, &laws, (now, Occasion::Period), (cap(120), NONE));
     limits.iter().for_each(|order| node.land(*order, Err(&refused)));
@@ -207,7 +207,7 @@ fn a_node_of_more_than_fits_is_held_as_far_as_it_does() {
     let mut node = adopt(ALL, shape, Some(&says(100, 0)));
     let grant = Some(node_kit::NodeGrant { serial: 1, watts: watts(30_000) });
     let now = Stamp::new(Micros::new(1_000_000));
-    node.sense(Ok(Some(&says(100, 0))), now);
+    node.sense(Some(&says(100, 0)), [None; 2], now);
     let turn = Turn { now, occasion: Occasion::Period, renewal: None };
     node.step(&laws, turn, Desire { cpu: cap(200), gpu: cap(200), grant, ..Desire::UNKNOWN });
     let beyond = node.engine.beyond();
@@ -221,10 +221,24 @@ fn a_node_of_more_than_fits_is_held_as_far_as_it_does() {
 fn a_reading_is_that_of_telemetry_or_none() {
     // Agent table, row 21.
     let mut node = adopt(ALL, Shape::default(), None);
-    node.sense(Ok(Some(&says(42, 0))), Stamp::new(Micros::ZERO));
+    node.sense(Some(&says(42, 0)), [None; 2], Stamp::new(Micros::ZERO));
     assert!(matches!(node.power, MeterReading::Fresh { watts, .. } if watts == Watts::from_int(42)));
-    node.sense(Ok(None), Stamp::new(Micros::ZERO));
+    node.sense(None, [None; 2], Stamp::new(Micros::ZERO));
     assert_eq!(node.power, MeterReading::Missing(Gap::Unread));
+}
+
+#[test]
+fn a_source_of_gpus_that_fails_says_nothing_of_the_processors_and_the_other_way_round() {
+    let told = says(42, 0);
+    let (now, failed) = (Stamp::new(Micros::ZERO), Some(ErrorKind::Timeout));
+    let unread = LimitReading::Unread(ErrorKind::Timeout);
+    let mut node = adopt(ALL, Shape::default(), None);
+    node.sense(Some(&told), [None, failed], now);
+    assert!(matches!(node.power, MeterReading::Fresh { .. }));
+    assert_eq!((node.seen == unread, node.gpu_seen), (false, unread));
+    node.sense(Some(&Telemetry::default().with_gpus_of(&told)), [failed, None], now);
+    assert_eq!(node.power, MeterReading::Missing(Gap::Unread));
+    assert_eq!((node.seen, node.gpu_seen == unread), (unread, false));
 }
 
 #[test]
@@ -243,7 +257,7 @@ fn a_cap_of_a_node_that_answers_no_more_is_not_called_applied() {
     );
     let trouble = Trouble { kind: ErrorKind::Timeout, text: "no answer".to_owned() };
     for second in 4..30 {
-        node.sense(Err(ErrorKind::Timeout), Stamp::new(Micros::new(second * 1_000_000)));
+        node.sense(None, [Some(ErrorKind::Timeout); 2], Stamp::new(Micros::new(second * 1_000_000)));
         let now = Stamp::new(Micros::new(second * 1_000_000));
         for order in step(&mut node, &laws, (now, Occasion::Period), (cap(120), cap(120))) {
             node.land(order, Err(&trouble));
@@ -265,7 +279,7 @@ fn a_cap_that_only_its_control_confirms_is_posted_less_and_less_often() {
     let mut posted = Vec::new();
     for second in 1..300 {
         let now = Stamp::new(Micros::new(second * 1_000_000));
-        node.sense(Err(ErrorKind::Timeout), now);
+        node.sense(None, [Some(ErrorKind::Timeout); 2], now);
         for order in step(&mut node, &laws, (now, Occasion::Period), (cap(120), NONE)) {
             if let Action::Cap(watts) = order.action {
                 posted.push(second);

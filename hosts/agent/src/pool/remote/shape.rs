@@ -27,14 +27,16 @@ impl Task {
         let gpu_names = [told.and_then(|it| it.gpu_product.as_deref()), hints.gpu_model.as_deref()];
         let gpu = gpu_names.into_iter().flatten().find_map(|name| catalog.gpu(name));
         // Before the first answer.
-        let is_unheard = told.is_none() && self.routing.source.is_some();
+        let [heard, gpus_heard] = self.heard;
+        let is_unheard = !heard && self.routing.source.is_some();
+        let are_gpus_unheard = !gpus_heard && self.routing.gpu_source.is_some();
         let by_model = cpu.map(|model| (model.least(), Some(model.most())));
         let gpu_by_model = gpu.map(|model| (model.min, Some(model.max)));
         Shape {
             packages: told.and_then(|it| it.sockets).or(hints.sockets).unwrap_or(1),
             range: range(told.map(|it| (it.cap_min, it.cap_max)), by_model, is_unheard),
             gpus: told.and_then(|it| it.gpus).unwrap_or(hints.gpus),
-            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model, is_unheard),
+            gpu_range: range(told.map(|it| (it.gpu_cap_min, it.gpu_cap_max)), gpu_by_model, are_gpus_unheard),
         }
     }
 }

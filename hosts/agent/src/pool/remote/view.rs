@@ -4,6 +4,7 @@ use super::super::engine::{NodeEngine, Reach, Shape};
 use super::super::wire::Telemetry;
 use super::{Hints, Task};
 use crate::machine::{Beside, Details, Device, Drawn, Found, FoundGpus, LeaseState, Means, Part, View};
+use crate::settings::NodeEndpoint;
 use joulie_core::node::backend::Package;
 use joulie_core::node::cap::{CapRange, CapReport};
 use joulie_core::node::engine::TargetId;
@@ -72,7 +73,10 @@ impl Task {
             limit,
             range: shape.range.unwrap_or(CapRange::UNKNOWN),
             share: node.engine().packages().first().and_then(Package::share),
-            drawn: self.drawn(told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts())),
+            drawn: drawn(
+                &self.routing.source,
+                told.and_then(|it| it.packages.get(at)).and_then(|said| said.watts()),
+            ),
             energy: None,
             beside: Beside { wants, ..Beside::default() },
         };
@@ -80,7 +84,7 @@ impl Task {
             means: Means::of_packages(status.map(|status| status.backend), RAPL),
             report: status.map_or(CapReport::Pending, |status| status.report),
             devices: (0..usize::try_from(shape.packages).unwrap_or(1)).map(package).collect(),
-            drawn: self.drawn(told.and_then(|it| it.cpu.watts())),
+            drawn: drawn(&self.routing.source, told.and_then(|it| it.cpu.watts())),
             trouble: self.words(),
         }
     }
@@ -106,17 +110,9 @@ impl Task {
             devices: (0..shape.gpus).map(gpu).collect(),
             drawn: match shape.gpus {
                 0 => Drawn::Unmetered,
-                _ => self.drawn(told.and_then(|it| it.gpu.watts())),
+                _ => drawn(&self.routing.gpu_source, told.and_then(|it| it.gpu.watts())),
             },
             trouble: self.words(),
-        }
-    }
-
-    fn drawn(&self, watts: Option<Watts>) -> Drawn {
-        match (watts, &self.routing.source) {
-            (Some(watts), _) => Drawn::Is(watts),
-            (None, Some(_)) => Drawn::Unknown,
-            (None, None) => Drawn::Unmetered,
         }
     }
 
@@ -139,6 +135,14 @@ impl Task {
             troubles: vec![("http", self.counts.failures == 0, self.counts.troubles)],
             ..Details::default()
         }
+    }
+}
+
+fn drawn(source: &Option<NodeEndpoint>, watts: Option<Watts>) -> Drawn {
+    match (watts, source) {
+        (Some(watts), _) => Drawn::Is(watts),
+        (None, Some(_)) => Drawn::Unknown,
+        (None, None) => Drawn::Unmetered,
     }
 }
 
@@ -172,7 +176,7 @@ fn found(hints: &Hints, told: Option<&Telemetry>, shape: Shape, reach: Reach) ->
             current_watts: None,
             slicing: &[],
             control: reach.gpu && shape.gpus > 0,
-            metered: reach.meter && shape.gpus > 0,
+            metered: reach.gpu_meter && shape.gpus > 0,
         }),
     }
 }
