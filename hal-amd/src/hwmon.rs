@@ -29,7 +29,7 @@ use clock::ClockLimits;
 use device::Device;
 use hal_files::{FileError, Root};
 use power_hal::{
-    Control, Domain, Error, ErrorKind, Key, Measured, Original, Sample, Throttled, ThrottledMeter,
+    Control, Domain, Error, ErrorKind, Key, Measured, MemoryUse, Original, Sample, Throttled, ThrottledMeter,
 };
 use power_units::{KiloHertz, MicroWatts};
 use std::collections::BTreeSet;
@@ -182,6 +182,10 @@ impl<M: Mailbox> DeviceBackend for Hwmon<M> {
             let held = held(mailbox, socket, device.key());
             sample.throttled = held.map(Throttled::Instant).map_err(|error| error.kind());
         }
+    }
+
+    fn memory(&self, at: usize) -> Result<MemoryUse, ErrorKind> {
+        self.device(at).map_err(|error| error.kind())?.memory()
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

@@ -26,7 +26,7 @@ use crate::watts::{self, Told};
 use crate::{AmdError, DeviceBackend};
 use hal_files::hwmon::sleeps;
 use hal_files::{Access, Attribute, Root};
-use power_hal::{Control, Domain, Error, ErrorKind, Key, Measured, Original, Sample};
+use power_hal::{Control, Domain, Error, ErrorKind, Key, Measured, MemoryUse, Original, Sample};
 use power_units::MicroWatts;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -288,6 +288,11 @@ impl DeviceBackend for Rocm {
                 table.fill(sample);
             }
         }
+    }
+
+    fn memory(&self, at: usize) -> Result<MemoryUse, ErrorKind> {
+        let (library, gpu) = self.gpu(at).map_err(|error| error.kind())?;
+        state::memory(library, gpu.index)
     }
 
     fn cap(&self, at: usize) -> Result<MicroWatts, AmdError> {

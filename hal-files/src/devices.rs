@@ -5,8 +5,9 @@
 //! way for all of them.
 
 use power_hal::{
-    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Measured,
-    Original, Originals, PortError, PowerHal, Refusal, Released, Sample, Setting, put_back,
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, LastMemory,
+    Measured, MemoryUse, Original, Originals, PortError, PowerHal, Refusal, Released, Sample, Setting,
+    StateReading, put_back,
 };
 use power_units::{KiloHertz, MicroWatts};
 
@@ -68,8 +69,16 @@ pub trait DeviceBackend {
     /// When it cannot be read.
     fn measured(&self, at: usize) -> Result<Measured, Self::Error>;
 
-    /// Fills in what it reports of its state beside its power, as far as its domain lists it.
+    /// Fills in what it reports of its state beside its power, as far as its domain lists it, except memory in use.
     fn state(&self, _at: usize, _sample: &mut Sample) {}
+
+    /// How much of its memory is in use. It is not asked for at every reading ([`LastMemory`]).
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn memory(&self, _at: usize) -> Result<MemoryUse, ErrorKind> {
+        Err(ErrorKind::NotSupported)
+    }
 
     /// The cap in force, above zero.
     ///
@@ -149,6 +158,8 @@ pub struct CappedDevices<B: DeviceBackend, C, O> {
     originals: O,
     generation: Generation,
     domains: Vec<Domain>,
+    /// What each device has answered last, by its place.
+    memories: Vec<LastMemory>,
     complaints: Vec<B::Error>,
 }
 
@@ -160,7 +171,8 @@ impl<B: DeviceBackend, C: Clock, O: Originals> CappedDevices<B, C, O> {
     pub fn open(mut backend: B, clock: C, originals: O) -> Result<Self, B::Error> {
         let mut complaints = Vec::new();
         let domains = backend.look(&|key, control| originals.kept(key, control), &mut complaints)?;
-        Ok(Self { backend, clock, originals, generation: Generation::FIRST, domains, complaints })
+        let (generation, memories) = (Generation::FIRST, untold(&domains));
+        Ok(Self { backend, clock, originals, generation, domains, memories, complaints })
     }
 
     /// The problems of the last enumeration: devices that are left out or described without a limit, and missing
@@ -199,6 +211,11 @@ impl<B: DeviceBackend, C, O> ErrorType for CappedDevices<B, C, O> {
     type Error = B::Error;
 }
 
+/// Nothing was asked of these devices.
+fn untold(domains: &[Domain]) -> Vec<LastMemory> {
+    (0..domains.len()).map(LastMemory::of).collect()
+}
+
 /// The error kind in a sample for a value that the domain has: "not supported" is reserved for values that it lacks.
 fn failing(error: &impl Error) -> ErrorKind {
     let kind = error.kind();
@@ -216,7 +233,7 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
         let mut complaints = Vec::new();
         let originals = &self.originals;
         let domains = self.backend.look(&|key, control| originals.kept(key, control), &mut complaints)?;
-        self.complaints = complaints;
+        (self.complaints, self.memories) = (complaints, untold(&domains));
         if domains != self.domains {
             self.generation = self.generation.next();
             self.domains = domains;
@@ -250,6 +267,11 @@ impl<B: DeviceBackend, C: Clock, O: Originals> PowerHal for CappedDevices<B, C, 
                     sample.frequency = self.backend.clock(at).map_err(|error| failing(&error));
                 }
                 self.backend.state(at, &mut sample);
+                if described.readings().has(StateReading::Memory)
+                    && let Some(last) = self.memories.get_mut(at)
+                {
+                    sample.memory = last.read(sample.at, || self.backend.memory(at));
+                }
                 Ok(sample.of_state(&described))
             }
         }

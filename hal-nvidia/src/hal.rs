@@ -10,8 +10,8 @@ use crate::processes::{NvidiaUse, UseCursor, UseSample};
 use crate::state;
 use crate::survey::{ReadBack, Slot, Survey};
 use power_hal::{
-    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, Original,
-    Originals, PowerHal, Sample, Setting,
+    Clock, Control, Domain, Domains, Error, ErrorKind, ErrorType, Generation, Handle, Key, LastMemory,
+    Original, Originals, PowerHal, Sample, Setting,
 };
 use power_units::{KiloHertz, MicroWatts, Stamp};
 use std::collections::BTreeMap;
@@ -34,6 +34,8 @@ pub struct Nvidia<C, O> {
     /// The clocks to which each card can be locked, MHz, ascending.
     tables: Vec<Vec<u32>>,
     locks: Locks,
+    /// What each card has answered last, by its place.
+    memories: Vec<LastMemory>,
     complaints: Vec<NvidiaError>,
     /// How far the samples of each card's processes were read.
     used: BTreeMap<Key, UseCursor>,
@@ -70,6 +72,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
             slots: Vec::new(),
             tables: Vec::new(),
             locks: Locks::default(),
+            memories: Vec::new(),
             complaints: Vec::new(),
             used: BTreeMap::new(),
         };
@@ -164,6 +167,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         // A lost card stays lost in this session, even when it is back.
         self.suspect |= complaints.iter().any(|complaint| complaint.fault.ends_session());
         let changed = domains != self.domains;
+        self.memories = (0..domains.len()).map(LastMemory::of).collect();
         (self.domains, self.slots, self.tables, self.complaints) = (domains, slots, tables, complaints);
         Ok(changed)
     }
@@ -212,7 +216,13 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
         answer
     }
 
-    fn read_slot(&self, slot: &Slot, described: &Domain, at: Stamp) -> Result<Sample, NvidiaError> {
+    fn read_slot(
+        &self,
+        slot: &Slot,
+        described: &Domain,
+        memory: &mut LastMemory,
+        at: Stamp,
+    ) -> Result<Sample, NvidiaError> {
         let gauge = self.gauge(slot, self.scope, NvmlOperation::Meter)?;
         let mut sample = Sample::at(at);
         let meter = slot.source.map(|source| gauge.measured(source));
@@ -243,7 +253,7 @@ impl<C: Clock, O: Originals> Nvidia<C, O> {
                     let (clock, most) = (sample.frequency.ok(), range.upper());
                     sample.frequency_limit = Ok(self.lock(&slot.key).allows(clock, most, range.step(), at));
                 }
-                state::fill(&gauge, described, |fault| kind(slot, fault), &mut sample);
+                state::fill(&gauge, described, memory, |fault| kind(slot, fault), &mut sample);
                 Ok(sample.of_state(described))
             }
         }
@@ -384,7 +394,11 @@ impl<C: Clock, O: Originals> PowerHal for Nvidia<C, O> {
         let slot = self.slot(domain)?;
         let described = Self::domains(self).get(domain).copied();
         let described = described.ok_or(NvidiaError::all(NvmlOperation::Find, NvmlFault::Stale))?;
-        let sample = self.read_slot(&slot, &described, self.clock.now());
+        let mut memory = self.memories.get(domain.index()).copied().unwrap_or(LastMemory::of(0));
+        let sample = self.read_slot(&slot, &described, &mut memory, self.clock.now());
+        if let Some(last) = self.memories.get_mut(domain.index()) {
+            *last = memory;
+        }
         self.noted(sample)
     }
 

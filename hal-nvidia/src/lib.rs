@@ -36,7 +36,8 @@
 //! # What is reported beside power
 //!
 //! Temperature, utilisation, memory in use, what slows the card (clock event reasons), and for how long its power limit
-//! has held it back: the violation counter of the power policy, which only the power limit advances. A card without that
+//! has held it back: the violation counter of the power policy, which only the power limit advances. Memory in use is asked
+//! for at every eighth reading, of another card each time, and is at most ten seconds old. A card without that
 //! counter says so for the instant, by the reason "software power cap". What a card or a library does not have is not
 //! listed: in MIG mode that is the utilisation.
 //!

@@ -4,8 +4,8 @@
 use crate::error::NvmlFault;
 use crate::gauge::Gauge;
 use power_hal::{
-    Domain, ErrorKind, MemoryUse, Sample, Slowdown, Slowdowns, StateReading, Throttled, ThrottledMeter,
-    possible_temperature, possible_utilisation,
+    Domain, ErrorKind, LastMemory, MemoryUse, Sample, Slowdown, Slowdowns, StateReading, Throttled,
+    ThrottledMeter, possible_temperature, possible_utilisation,
 };
 use power_units::{Celsius, Micros, Percent};
 
@@ -64,6 +64,7 @@ fn is_there<T>(answer: Result<T, NvmlFault>, before: bool) -> Result<bool, NvmlF
 pub(crate) fn fill(
     gauge: &Gauge<'_>,
     domain: &Domain,
+    memory: &mut LastMemory,
     why: impl Fn(NvmlFault) -> ErrorKind,
     sample: &mut Sample,
 ) {
@@ -75,7 +76,7 @@ pub(crate) fn fill(
         sample.utilisation = gauge.utilisation().map_err(&why);
     }
     if has(StateReading::Memory) {
-        sample.memory = gauge.memory().map_err(&why);
+        sample.memory = memory.read(sample.at, || gauge.memory()).map_err(&why);
     }
     if has(StateReading::Slowdown) {
         sample.slowdowns = gauge.slowdowns().map_err(&why);

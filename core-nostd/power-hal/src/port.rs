@@ -84,7 +84,8 @@ use crate::{
 ///    builds, runs and is tested without a GPU.
 ///
 /// 7. **What a device reports beside its power is read in the same batch.** Its domain lists it; what it lacks is not
-///    supported, what cannot be read is an error, and neither is ever a zero. The energy of a package's memory is in no
+///    supported, what cannot be read is an error, and neither is ever a zero. Memory in use alone may be of an earlier batch,
+///    as [`LastMemory`](crate::LastMemory) has it. The energy of a package's memory is in no
 ///    other meter. [`Throttled`](crate::Throttled) is advanced by the power limit alone, never by heat.
 ///
 /// 8. **What a device takes and does not tell is said to be so** ([`Domain::with_untold_frequency`]). Its read-back is what
@@ -152,7 +153,8 @@ pub trait PowerHal: ErrorType {
         Ok(Self::domains(self))
     }
 
-    /// Reads each of the domains. It cannot fail: every reading has its own outcome, and no old value remains in one.
+    /// Reads each of the domains. It cannot fail: every reading has its own outcome, and no old value remains in one,
+    /// except for memory in use ([`LastMemory`](crate::LastMemory)).
     fn sample(&mut self, readings: &mut [Reading]) {
         for reading in readings {
             reading.outcome = if Self::domains(self).get(reading.domain).is_some() {

@@ -54,7 +54,7 @@ pub struct Sample {
     pub temperature: Result<Celsius, ErrorKind>,
     /// For which part of the time it computes, over a span that the device chooses.
     pub utilisation: Result<Percent, ErrorKind>,
-    /// How much of its memory is in use.
+    /// How much of its memory is in use; it may have been read up to ten seconds before.
     pub memory: Result<MemoryUse, ErrorKind>,
     /// What holds its clocks down at this instant.
     pub slowdowns: Result<Slowdowns, ErrorKind>,

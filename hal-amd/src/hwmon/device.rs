@@ -7,7 +7,7 @@ use crate::AmdError;
 use crate::watts::{self, Told};
 use hal_files::hwmon::{self, Settable};
 use hal_files::{Attribute, FileError, FileOperation};
-use power_hal::{Domain, ErrorKind, Key, Original, Sample};
+use power_hal::{Domain, ErrorKind, Key, MemoryUse, Original, Sample};
 use power_units::MicroWatts;
 
 /// amdgpu's unit is whole watts.
@@ -155,6 +155,11 @@ impl Device {
     /// Fills in what it reports beside its power.
     pub(crate) fn state(&self, sample: &mut Sample) {
         self.state.fill(sample);
+    }
+
+    /// How much of its memory is in use.
+    pub(crate) fn memory(&self) -> Result<MemoryUse, ErrorKind> {
+        self.state.memory()
     }
 
     pub(crate) fn cap(&self) -> Result<MicroWatts, AmdError> {

@@ -75,7 +75,7 @@ impl StateFiles {
         }
     }
 
-    /// Fills in what can be read.
+    /// Fills in what can be read, except memory in use.
     pub(super) fn fill(&self, sample: &mut Sample) {
         let kind = |error: FileError| error.kind();
         if let Some(file) = &self.temperature {
@@ -85,14 +85,16 @@ impl StateFiles {
             let whole = file.read_whole().map_err(kind);
             sample.utilisation = whole.and_then(percent);
         }
-        if let Some((used, total)) = &self.memory {
-            let both = used.read_whole().and_then(|used| Ok((used, total.read_whole()?))).map_err(kind);
-            sample.memory =
-                both.and_then(|(used, total)| MemoryUse::new(used, total).ok_or(ErrorKind::BadData));
-        }
         if let Some(table) = &self.metrics {
             table.fill(sample);
         }
+    }
+
+    /// How much of its memory is in use.
+    pub(super) fn memory(&self) -> Result<MemoryUse, ErrorKind> {
+        let (used, total) = self.memory.as_ref().ok_or(ErrorKind::NotSupported)?;
+        let whole = |file: &Attribute| file.read_whole().map_err(|error| error.kind());
+        MemoryUse::new(whole(used)?, whole(total)?).ok_or(ErrorKind::BadData)
     }
 }
 

@@ -25,11 +25,10 @@ pub(super) fn described(library: &RocmSmi, gpu: u32, mut domain: Domain) -> Doma
     domain
 }
 
-/// Fills in what can be read.
+/// Fills in what can be read, except memory in use.
 pub(super) fn fill(library: &RocmSmi, gpu: u32, sample: &mut Sample) {
     sample.temperature = temperature(library, gpu);
     sample.utilisation = utilisation(library, gpu);
-    sample.memory = memory(library, gpu);
 }
 
 fn temperature(library: &RocmSmi, gpu: u32) -> Result<Celsius, ErrorKind> {
@@ -49,7 +48,7 @@ fn utilisation(library: &RocmSmi, gpu: u32) -> Result<Percent, ErrorKind> {
     percent.ok_or(ErrorKind::BadData)
 }
 
-fn memory(library: &RocmSmi, gpu: u32) -> Result<MemoryUse, ErrorKind> {
+pub(super) fn memory(library: &RocmSmi, gpu: u32) -> Result<MemoryUse, ErrorKind> {
     let (used, total) = library.memory(gpu).map_err(lacking)?;
     MemoryUse::new(used, total).ok_or(ErrorKind::BadData)
 }

@@ -496,4 +496,12 @@ fn the_library_reports_what_a_gpu_has_and_nothing_of_what_slows_it() {
     machine.put(machine.index(&first()).unwrap(), "vram_used", 193 << 30);
     let told = sample(&mut hal, &first()).unwrap();
     assert_eq!((told.utilisation, told.memory), (Err(ErrorKind::BadData), Err(ErrorKind::BadData)));
+    // A failure is asked again at once. An answer then serves seven more readings, and no list after it.
+    let mut used = |gib: u64| {
+        machine.put(machine.index(&first()).unwrap(), "vram_used", gib << 30);
+        sample(&mut hal, &first()).unwrap().memory.map(|it| it.used_bytes() >> 30)
+    };
+    assert_eq!([used(65), used(66)], [Ok(65); 2]);
+    hal.describe().unwrap();
+    assert_eq!(sample(&mut hal, &first()).unwrap().memory.map(|it| it.used_bytes() >> 30), Ok(66));
 }

@@ -415,6 +415,35 @@ fn what_a_card_reports_is_listed_and_what_it_lacks_is_not_supported() {
     assert!(bare.meter.is_ok() && bare.dram == Err(lacking));
 }
 
+/// Memory in use is no matter of a cap, and its question costs as much as that for power.
+#[test]
+fn memory_in_use_is_asked_for_at_every_eighth_reading_and_of_one_card_after_the_other() {
+    let bench = Bench::two();
+    let mut hal = bench.open();
+    let (first, second) = (find(&hal, &FIRST), find(&hal, &SECOND));
+    let read = |hal: &mut Hal, number: u64| {
+        bench.put("gpus/b/vram_used_mib", &number.to_string()).unwrap();
+        bench.put("gpus/a/vram_used_mib", &number.to_string()).unwrap();
+        bench.put("gpus/b/energy_mj", &number.to_string()).unwrap();
+        let told = sample(hal, first).unwrap();
+        assert_eq!(
+            told.meter,
+            Ok(Measured::Energy(MicroJoules::new(number * 1_000))),
+            "the meter is always asked"
+        );
+        [told, sample(hal, second).unwrap()].map(|told| told.memory.unwrap().used_bytes() >> 20)
+    };
+    let shown: Vec<[u64; 2]> = (0..11).map(|number| read(&mut hal, number)).collect();
+    assert_eq!(shown.iter().map(|both| both[0]).collect::<Vec<_>>(), [0, 1, 1, 1, 1, 1, 1, 1, 1, 9, 9]);
+    assert_eq!(shown.iter().map(|both| both[1]).collect::<Vec<_>>(), [0, 0, 2, 2, 2, 2, 2, 2, 2, 2, 10]);
+    // What is older than ten seconds is not shown, nor what was told before the cards were listed again.
+    bench.ticks.advance(Micros::new(10_000_001));
+    assert_eq!(read(&mut hal, 20), [20, 20]);
+    assert_eq!(read(&mut hal, 21), [20, 20]);
+    hal.describe().unwrap();
+    assert_eq!(read(&mut hal, 22), [22, 22]);
+}
+
 #[test]
 fn a_reading_that_fails_is_an_error_of_its_own_and_one_that_cannot_be_is_bad_data() {
     let bench = Bench::two();

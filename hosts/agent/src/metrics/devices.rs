@@ -59,7 +59,11 @@ impl Devices {
             "For which part of the time a GPU computes",
             self.utilisation.clone(),
         );
-        r.register("joulie_gpu_memory_used_bytes", "The memory of a GPU in use", self.memory_used.clone());
+        r.register(
+            "joulie_gpu_memory_used_bytes",
+            "The memory of a GPU in use, asked for less often than its power: up to ten seconds old",
+            self.memory_used.clone(),
+        );
         r.register("joulie_gpu_memory_total_bytes", "The memory of a GPU", self.memory_total.clone());
         r.register(
             "joulie_gpu_slowed",
