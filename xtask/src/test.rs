@@ -1,5 +1,6 @@
 //! The test command: what a change must pass before it lands, step by step, and a closing line that counts.
 
+mod followed;
 mod programs;
 
 use anyhow::{Context, Result, bail};
@@ -67,6 +68,7 @@ pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
                 job.set("RUST_BACKTRACE", "0");
                 if waits == Waits::Real {
                     job.set(LONG, "1");
+                    job.takes_longer();
                 }
             }
             let (mut outputs, mut panics) = (Vec::new(), Vec::new());
@@ -75,6 +77,12 @@ pub(crate) fn run(root: &Path, waits: Waits) -> Result<()> {
                 ended.output.lines().for_each(|line| count.add(line));
                 ended.output.lines().filter(|line| is_result(line)).for_each(|line| println!("{line}"));
                 count.passed_again(&ended.unsteady);
+                if ended.hung {
+                    // At once, since whoever waits for the run may end it before its last line.
+                    println!("it ran too long and was ended; the last lines of its output:");
+                    last_lines(&ended.output).for_each(|line| println!("    {line}"));
+                    count.failed += 1;
+                }
                 if !ended.succeeded {
                     println!("failed; its output is at the end");
                     outputs.push(format!("\n-- {}\n{}", ended.name, ended.output.trim_end()));
@@ -119,6 +127,14 @@ fn again(root: &Path, words: &[&str]) -> Result<programs::Job> {
     let mut command = Command::new(std::env::current_exe().context("the path of this program")?);
     command.current_dir(root).args(words);
     Ok(programs::Job::new(&words.join(" "), command))
+}
+
+/// The end of an output.
+fn last_lines(output: &str) -> impl Iterator<Item = &str> {
+    const LINES: usize = 20;
+    let lines: Vec<&str> = output.lines().collect();
+    let first = lines.len().saturating_sub(LINES);
+    lines.into_iter().skip(first)
 }
 
 /// Whether a line of a test program's output says how it went.
@@ -184,6 +200,13 @@ mod tests {
             ["thread 'x' (7) panicked at tests/it/a.rs:1:2:", "not in a minute: it goes", "2 rights"]
         );
         assert!(messages("test x ... ok\n").is_empty());
+    }
+
+    #[test]
+    fn of_a_long_output_the_end_is_shown() {
+        let long: String = (0..50).map(|line| format!("{line}\n")).collect();
+        assert!(last_lines(&long).eq((30..50).map(|line| line.to_string())));
+        assert!(last_lines("a\nb").eq(["a", "b"]));
     }
 
     #[test]

@@ -4,14 +4,14 @@
 //! time would leave the processors idle. Of the programs that start a control plane only one runs at a time, because
 //! that of the whole system has two at once, and more of them would overload two processors.
 
+use super::followed::{Followed, now};
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 use std::collections::VecDeque;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The packages whose tests start a control plane.
 const CONTROL_PLANES: [&str; 4] = ["system", "install", "cluster", "conformance"];
@@ -51,6 +51,13 @@ const WAITING: [(&str, &str); 5] =
 /// at once are no matter of time.
 const SECOND_TRIES: usize = 3;
 
+/// For how long a program may run before it is ended, so that one that hangs does not hold the others. The longest takes ten minutes on
+/// two processors, and the first on a machine builds a control plane besides.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+
+/// So many times that long where tests wait as long as in a cluster.
+const LONGER: u32 = 3;
+
 /// The variable that says how many tests of a program run at a time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
@@ -69,6 +76,8 @@ pub(super) struct Job {
     brings_up_a_control_plane: bool,
     /// Whether its tests wait in real time, so that one that fails is tried once more.
     is_in_real_time: bool,
+    /// For how long it may run.
+    limit: Duration,
 }
 
 /// The result of a job.
@@ -79,6 +88,8 @@ pub(super) struct Ended {
     pub(super) output: String,
     /// Whether its exit status was 0, if need be at the second try.
     pub(super) succeeded: bool,
+    /// Whether it was ended because it ran too long.
+    pub(super) hung: bool,
     /// The tests that failed, and passed at the second try.
     pub(super) unsteady: Vec<String>,
     /// How long it ran.
@@ -88,7 +99,8 @@ pub(super) struct Ended {
 impl Job {
     /// A job with any command.
     pub(super) fn new(name: &str, command: Command) -> Self {
-        Self { name: name.to_owned(), command, brings_up_a_control_plane: false, is_in_real_time: false }
+        let name = name.to_owned();
+        Self { name, command, brings_up_a_control_plane: false, is_in_real_time: false, limit: LIMIT }
     }
 
     /// Sets a variable of its environment.
@@ -96,40 +108,42 @@ impl Job {
         self.command.env(name, value);
     }
 
+    /// Its tests wait as long as in a cluster.
+    pub(super) fn takes_longer(&mut self) {
+        self.limit = LIMIT * LONGER;
+    }
+
     fn run(mut self) -> Ended {
-        #[expect(clippy::disallowed_methods, reason = "a person is told how long it took")]
-        let began = Instant::now();
-        let (mut succeeded, mut output) = self.collected();
-        let failed = if self.is_in_real_time { failed_tests(&output) } else { Vec::new() };
+        let began = now();
+        let Followed { mut succeeded, mut hung, mut output } = self.followed();
+        let failed = if self.is_in_real_time && !hung { failed_tests(&output) } else { Vec::new() };
         let mut unsteady = Vec::new();
         if !succeeded && (1..=SECOND_TRIES).contains(&failed.len()) {
             self.command.arg("--exact").args(&failed);
-            let (ended_well, second) = self.collected();
-            let passed = ended_well && all_passed(&second, failed.len(), &output);
+            let second = self.followed();
+            hung = second.hung;
+            let passed = second.succeeded && all_passed(&second.output, failed.len(), &output);
             output.push_str("\n-- the failed tests once more\n");
-            output.push_str(&second);
+            output.push_str(&second.output);
             if passed {
                 (succeeded, unsteady) = (true, failed);
             }
         }
-        Ended { name: self.name, output, succeeded, unsteady, took: began.elapsed() }
+        Ended { name: self.name, output, succeeded, hung, unsteady, took: began.elapsed() }
     }
 
-    fn collected(&mut self) -> (bool, String) {
-        self.collect().unwrap_or_else(|error| (false, format!("{error:#}\n")))
+    fn followed(&mut self) -> Followed {
+        self.follow().unwrap_or_else(|error| Followed::failed(format!("{error:#}\n")))
     }
 
     /// Standard output and standard error, in the order in which they were written.
-    fn collect(&mut self) -> Result<(bool, String)> {
-        let (mut reader, writer) = std::io::pipe()?;
+    fn follow(&mut self) -> Result<Followed> {
+        let (reader, writer) = std::io::pipe()?;
         self.command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
-        let mut child = self.command.spawn().with_context(|| format!("starting {}", self.name))?;
+        let child = self.command.spawn().with_context(|| format!("starting {}", self.name))?;
         // The command holds the write end of the pipe, which must be closed so that the output ends.
         self.command.stdout(Stdio::null()).stderr(Stdio::null());
-        let mut output = Vec::new();
-        reader.read_to_end(&mut output)?;
-        let succeeded = child.wait()?.success();
-        Ok((succeeded, String::from_utf8_lossy(&output).into_owned()))
+        Ok(Followed::of(child, reader, self.limit))
     }
 }
 
@@ -179,7 +193,7 @@ fn job(line: &str) -> Result<Option<Job>> {
     let brings_up_a_control_plane = kind == "test" && CONTROL_PLANES.contains(&package.as_ref());
     let is_in_real_time =
         brings_up_a_control_plane || WAITING.iter().any(|(program, _)| name.starts_with(program));
-    Ok(Some(Job { name, command, brings_up_a_control_plane, is_in_real_time }))
+    Ok(Some(Job { brings_up_a_control_plane, is_in_real_time, ..Job::new(&name, command) }))
 }
 
 /// The names in the last list of failed tests of a test program's output.
@@ -299,6 +313,24 @@ mod tests {
             let ended = unsteady(second, true);
             assert!(!ended.succeeded && ended.unsteady.is_empty(), "{}", ended.output);
         }
+    }
+
+    #[test]
+    fn a_program_that_hangs_is_ended_and_told_and_the_next_one_runs() {
+        let hangs = |name: &str, script: &str| Job { limit: Duration::from_secs(2), ..job_of(name, script) };
+        let failures = "printf 'failures:\n\nwhy\n\nfailures:\n    m::a\n\n'; sleep 1000";
+        let listed = Job { is_in_real_time: true, ..hangs("plane 1", failures) };
+        let mut told = Vec::new();
+        run(vec![listed, job_of("plane 2", "echo well")], |ended| {
+            told.push((ended.name.clone(), ended.succeeded, ended.hung, ended.output.clone()));
+        });
+        let [(first, false, true, output), (second, true, false, well)] = &told[..] else {
+            panic!("{told:?}")
+        };
+        assert_eq!((first.as_str(), second.as_str(), well.as_str()), ("plane 1", "plane 2", "well\n"));
+        assert!(output.starts_with("failures:"), "{output}");
+        assert!(output.contains("\nended after 2 s: it ran too long\n"), "{output}");
+        assert!(!output.contains("once more"), "what hangs is not tried again: {output}");
     }
 
     #[test]
