@@ -76,6 +76,28 @@ fn what_is_sorted_together_is_what_is_judged_alone() {
     }
 }
 
+#[test]
+fn a_bit_of_each_candidate_is_at_its_place_whatever_its_other_bits_and_neighbours_are() {
+    let admissions =
+        [Admission::Free, Admission::Unlabelled, Admission::Eco, Admission::Draining, Admission::EcoLabel];
+    for which in admissions {
+        for place in 0..AT_ONCE {
+            let mut bytes = [0; AT_ONCE];
+            bytes[place] = which.bit();
+            assert_eq!(column(&bytes, which), 1 << place, "{which:?} {place}");
+            let others = bytes.map(|byte| !byte);
+            assert_eq!(column(&others, which), !(1 << place), "all but {which:?} {place}");
+        }
+        // Bytes of all kinds beside each other.
+        for first in 0..=u8::MAX {
+            let bytes: [u8; AT_ONCE] =
+                std::array::from_fn(|at| first.wrapping_mul(u8::try_from(at).unwrap()) ^ first);
+            let expected = (0..AT_ONCE).filter(|&at| bytes[at] & which.bit() != 0);
+            assert_eq!(column(&bytes, which), expected.fold(0, |all, at| all | 1 << at), "{which:?} {first}");
+        }
+    }
+}
+
 /// 700 W under a cap of 600 W.
 fn over() -> FilterTerms {
     let power =
