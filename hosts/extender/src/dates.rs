@@ -1,11 +1,16 @@
 //! Samples whose dates are in the future: of a clock that is ahead. When such a sample was taken nobody knows, but not after it
 //! was first seen here. So it is of that moment. If its own date counted once the time has come, a sample from before a pod's
-//! start would end the pod's assumed watts, and the node would look emptier than it is.
+//! start would end the pod's assumed watts, and the node would look emptier than it is. An object that is gone for a while, or
+//! cannot be read, comes back with the same sample, so that what is known of it is kept for some time.
 
 use crate::snapshot::Node;
 use joulie_core::placement::freshness::UnixTime;
+use power_units::Micros;
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+/// For how long it is known when a sample was first seen that is there no more: as long as assumed watts may last (`ASSUMED_MAX_AGE`).
+const KEPT: Micros = Micros::new(24 * 3_600_000_000);
 
 /// When dates in the future were first seen, of nodes that have some.
 #[derive(Debug, Default)]
@@ -23,39 +28,56 @@ struct Dates {
 struct Ahead {
     written: UnixTime,
     seen: UnixTime,
+    /// Since when its sample is there no more.
+    gone: Option<UnixTime>,
 }
 
 impl SampleDates {
     /// Brings the dates of all samples to what they can be at most. What was brought down before may come again as it is written.
     pub(crate) fn bound(&mut self, nodes: &mut [Node], now: UnixTime) {
-        let mut found = BTreeMap::new();
+        let mut before = std::mem::take(&mut self.0);
         for node in nodes {
-            let mut dates = self.0.get(&node.name).copied().unwrap_or_default();
-            if let Some(sample) = &mut node.of_agent {
-                sample.at = bounded(&mut dates.twin, sample.at, now);
-            } else if let Some(sampled) = &mut node.sampled {
-                *sampled = bounded(&mut dates.twin, *sampled, now);
-            } else {
-                dates.twin = None;
-            }
-            match &mut node.sample {
-                Some(sample) => sample.at = bounded(&mut dates.agent, sample.at, now),
-                None => dates.agent = None,
-            }
-            if dates != Dates::default() {
-                found.insert(node.name.clone(), dates);
-            }
+            let mut dates = before.remove(&node.name).unwrap_or_default();
+            let twin = match (&mut node.of_agent, &mut node.sampled) {
+                (Some(sample), _) => Some(&mut sample.at),
+                (None, sampled) => sampled.as_mut(),
+            };
+            bounded(&mut dates.twin, twin, now);
+            bounded(&mut dates.agent, node.sample.as_mut().map(|sample| &mut sample.at), now);
+            self.keep(node.name.clone(), dates);
         }
-        self.0 = found;
+        for (name, mut dates) in before {
+            bounded(&mut dates.twin, None, now);
+            bounded(&mut dates.agent, None, now);
+            self.keep(name, dates);
+        }
+    }
+
+    fn keep(&mut self, name: Arc<str>, dates: Dates) {
+        if dates != Dates::default() {
+            self.0.insert(name, dates);
+        }
     }
 }
 
-fn bounded(known: &mut Option<Ahead>, at: UnixTime, now: UnixTime) -> UnixTime {
-    *known = known.filter(|known| at == known.written || at == known.seen);
-    if known.is_none() && at > now {
-        *known = Some(Ahead { written: at, seen: now });
+/// Brings a date down to when it was first seen, if it is in the future. Of a sample that is not there that is known for a while.
+fn bounded(known: &mut Option<Ahead>, at: Option<&mut UnixTime>, now: UnixTime) {
+    let Some(at) = at else {
+        *known = known.take().and_then(|known| {
+            let gone = known.gone.unwrap_or(now);
+            let is_kept = now.since(gone).is_none_or(|since| since <= KEPT);
+            is_kept.then_some(Ahead { gone: Some(gone), ..known })
+        });
+        return;
+    };
+    *known = known.take().filter(|known| *at == known.written || *at == known.seen);
+    if known.is_none() && *at > now {
+        *known = Some(Ahead { written: *at, seen: now, gone: None });
     }
-    known.map_or(at, |known| known.seen)
+    if let Some(known) = known {
+        known.gone = None;
+        *at = known.seen;
+    }
 }
 
 #[cfg(test)]
@@ -63,7 +85,7 @@ mod tests {
     use super::*;
     use joulie_api::node_hardware::DrawnSample;
     use joulie_core::placement::assumed::{AssumedRule, NodeKey, PodUid, Sighting};
-    use power_units::{Micros, Watts};
+    use power_units::Watts;
 
     fn at(second: i64) -> UnixTime {
         UnixTime::from_micros(second * 1_000_000)
@@ -95,10 +117,32 @@ mod tests {
         assert_eq!(dated(&mut dates, node(346), 301), at(301));
         assert_eq!(dated(&mut dates, node(302), 302), at(302));
         assert!(dates.0.is_empty(), "nothing is kept of nodes whose clocks are right");
-        let mut gone = dates;
-        dated(&mut gone, node(500), 303);
-        gone.bound(&mut [], at(304));
-        assert!(gone.0.is_empty());
+    }
+
+    /// A node, a NodeHardware or a twin is made anew, or cannot be read for a while, and its sample is the same.
+    #[test]
+    fn a_sample_that_was_gone_is_still_of_when_it_was_first_seen() {
+        let unmeasured = || Node { sample: None, ..node(0) };
+        let mut dates = SampleDates::default();
+        assert_eq!(dated(&mut dates, node(145), 100), at(100));
+        dates.bound(&mut [unmeasured()], at(105));
+        dates.bound(&mut [], at(110));
+        assert_eq!(dated(&mut dates, node(145), 130), at(100));
+        assert_eq!(dated(&mut dates, node(145), 200), at(100), "also when its own time has come");
+        dates.bound(&mut [], at(300));
+        assert_eq!(dated(&mut dates, node(400), 301), at(301), "another sample");
+        // For a day; then nobody needs it, and nothing is left of nodes that do not come back.
+        let day = 24 * 3_600;
+        dates.bound(&mut [], at(400));
+        dates.bound(&mut [], at(400 + day));
+        assert_eq!(dates.0.len(), 1);
+        dates.bound(&mut [], at(401 + day));
+        assert!(dates.0.is_empty());
+        // A clock of ours that is set back keeps it.
+        dated(&mut dates, node(900), 500);
+        dates.bound(&mut [], at(501));
+        dates.bound(&mut [], at(100));
+        assert_eq!(dated(&mut dates, node(900), 502), at(500));
     }
 
     #[test]
