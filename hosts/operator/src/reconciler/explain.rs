@@ -6,10 +6,11 @@ use crate::routes::PlanAnswer;
 use crate::site::Watches;
 use host_kit::clock::Mono;
 use host_kit::reflect::{Row, Rows};
+use joulie_core::budget::Grant;
 use planner::budget::{GroupPower, GroupStanding};
 use planner::facility::Aged;
 use planner::guard::Publication;
-use planner::node::Node;
+use planner::node::{Granted, Node};
 use planner::plan::{NodeDecision, Plan};
 use planner::policy::Fallback;
 use planner::profile::Profile;
@@ -158,8 +159,6 @@ impl Reconciler {
     fn explain_facts(&self, node: &Node) -> Value {
         let told = node.published.obeyed();
         let receipt = node.receipt();
-        let grant = node.granted.grant;
-        let left = receipt.and_then(|_| node.granted.stands());
         json!({
             "presence": word(node.presence),
             "visibility": word(node.visibility),
@@ -176,19 +175,26 @@ impl Reconciler {
             "ofPersons": told.is_some_and(|told| told.persons || told.theirs.any()),
             "budget": self.site.budgets.name_of(&node.limits),
             "paused": node.limits.paused,
-            "granted": grant.map(|grant| json!({
-                "watts": number(Some(grant.watts)), "serial": grant.serial, "released": node.granted.released,
-            })),
+            "granted": granted(&node.granted),
             "demand": node.demand().map(|demand| json!({
                 "bites": demand.bites(),
                 "quantilesW": demand.quantiles().map(|watts| number(Some(watts))),
             })),
             "receipt": receipt.map(|receipt| json!({
                 "serial": receipt.serial, "holdsW": number(Some(receipt.holds)),
-                "leftW": number(left.map(|left| left.watts)),
             })),
         })
     }
+}
+
+/// The grant, and what is left of it after what the node has yielded. The division counts a yield also where the receipt is of
+/// another boot or Node object, and shows none then.
+fn granted(granted: &Granted) -> Option<Value> {
+    let Grant { watts, serial, .. } = granted.grant?;
+    let left = granted.stands().map(|left| left.watts);
+    Some(json!({
+        "watts": number(Some(watts)), "serial": serial, "released": granted.released, "leftW": number(left),
+    }))
 }
 
 /// What follows demand in a group.
@@ -278,4 +284,34 @@ fn seconds(seconds: f64) -> f64 {
 
 fn of_micros(age: Micros) -> f64 {
     seconds(std::time::Duration::from_micros(age.get()).as_secs_f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use joulie_core::budget::GrantReceipt;
+    use planner::node::Signed;
+    use power_units::Watts;
+
+    #[test]
+    fn what_is_left_of_a_grant_is_shown_whatever_boot_the_receipt_is_of() {
+        let w = Watts::from_int;
+        let grant = Some(Grant { serial: 7, watts: w(300), ceiling: w(300) });
+        let yields = |serial, yields| {
+            let receipt = GrantReceipt { serial, holds: w(180), floor: Watts::ZERO, yields };
+            // Nothing here knows of the node's boot.
+            let signed =
+                Some(Signed { receipt, boot: "of before".to_owned(), node_uid: "of before".to_owned() });
+            granted(&Granted { grant, signed, ..Granted::default() })
+        };
+        let of = |left: f64| Some(json!({"watts": 300.0, "serial": 7, "released": false, "leftW": left}));
+        assert_eq!(yields(7, Some(w(200))), of(200.0));
+        assert_eq!(
+            [yields(7, None), yields(6, Some(w(200)))],
+            [of(300.0), of(300.0)],
+            "of no yield, or another grant"
+        );
+        assert_eq!(granted(&Granted { grant, ..Granted::default() }), of(300.0));
+        assert_eq!(granted(&Granted::default()), None);
+    }
 }
