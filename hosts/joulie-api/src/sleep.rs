@@ -14,7 +14,8 @@ pub struct SleepAnnotation<'a> {
     pub phase: SleepPhase,
     /// Since when, on the wall clock of who wrote it.
     pub since: Timestamp,
-    /// The boot in which the node was closed; empty if it is not known.
+    /// The boot in which the node was to be switched off, and before that the one in which it was closed; empty if it is not
+    /// known.
     pub boot: &'a str,
 }
 

@@ -198,8 +198,13 @@ pub(crate) fn labels_document(
 
 /// The mark of a node that sleeps, with its cordon and its taint; without a phase all three are taken off.
 pub(crate) fn sleep_document(node: &NodeSeen, phase: Option<SleepPhase>, now: Timestamp) -> Value {
-    // The boot is that in which the node was closed.
-    let boot = node.mark().map_or(node.boot.as_str(), |mark| mark.boot.as_str());
+    let now_boot = Some(node.boot.as_str()).filter(|boot| !boot.is_empty());
+    let boot = match (phase, node.mark()) {
+        // A node that has restarted while it was closed has not been off: only a later boot says that it has.
+        (Some(SleepPhase::Stopping), Some(mark)) => now_boot.unwrap_or(&mark.boot),
+        (_, Some(mark)) => &mark.boot,
+        (_, None) => &node.boot,
+    };
     let mark = phase.map(|phase| mark_text(phase, now, boot));
     let others = node.taints.iter().filter(|taint| !NodeSeen::is_sleeping(taint)).cloned();
     let ours = phase.map(|_| json!({"key": labels::node::SLEEPING, "effect": "NoSchedule"}));

@@ -51,7 +51,7 @@ pub struct SleepMark {
     pub phase: SleepPhase,
     /// Since when, on the wall clock of who wrote it.
     pub since: Micros,
-    /// The boot in which it was closed; empty if that is not known.
+    /// The boot in which it was to be switched off, and before that the one in which it was closed; empty if that is not known.
     pub boot: String,
 }
 

@@ -105,3 +105,36 @@ fn c14_labels_are_never_written_over_a_persons() {
     let held = node(Label { theirs: true, ..ours("performance") }, ours("false"));
     assert_eq!(said(&held, Some(Profile::Eco), Some(true)), json!({"joulie.io/draining": "true"}));
 }
+
+/// A node that has booted while it was closed is switched off all the same: before, its mark named the boot of before, so that it
+/// counted as one that had been off and was back.
+#[test]
+fn the_mark_of_a_node_that_is_stopped_names_the_boot_in_which_that_begins() {
+    let now: Timestamp = "2027-01-15T08:00:00Z".parse().unwrap();
+    let marked = |mark: Option<(SleepPhase, &str)>, boot: &str| {
+        let text = mark.map(|(phase, boot)| mark_text(phase, now, boot));
+        let meta =
+            json!({"name": "a", "resourceVersion": "7", "annotations": {"joulie.io/sleep-state": text}});
+        NodeSeen::read(&json!({"metadata": meta, "status": {"nodeInfo": {"bootID": boot}}})).unwrap()
+    };
+    let boot_of = |node: NodeSeen, phase: SleepPhase| {
+        let document = sleep_document(&node, Some(phase), now);
+        let text = document["metadata"]["annotations"]["joulie.io/sleep-state"].as_str().unwrap().to_owned();
+        text.split(' ').nth(2).unwrap_or_default().to_owned()
+    };
+    let closed = |boot| marked(Some((SleepPhase::Closing, "b1")), boot);
+    assert_eq!(boot_of(marked(None, "b1"), SleepPhase::Closing), "b1");
+    assert_eq!(boot_of(closed("b1"), SleepPhase::Stopping), "b1");
+    assert_eq!(boot_of(closed("b2"), SleepPhase::Stopping), "b2");
+    assert_eq!(boot_of(closed(""), SleepPhase::Stopping), "b1", "a boot that is not known is no other boot");
+    for (before, then) in [
+        (SleepPhase::Stopping, SleepPhase::Asleep),
+        (SleepPhase::Asleep, SleepPhase::Waking),
+        (SleepPhase::Waking, SleepPhase::Starting),
+        (SleepPhase::Starting, SleepPhase::Left),
+    ] {
+        assert_eq!(boot_of(marked(Some((before, "b1")), "b2"), then), "b1", "{then:?} compares with it");
+    }
+    let open = sleep_document(&closed("b2"), None, now);
+    assert_eq!(open["metadata"]["annotations"]["joulie.io/sleep-state"], json!(null));
+}

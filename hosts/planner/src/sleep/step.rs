@@ -478,7 +478,7 @@ impl<'a, 'r> Round<'a, 'r> {
             Some(SleepReason::NotAskedFor)
         } else {
             // It has been off since, by an order that was given here or by the leader before, and somebody has switched it on; or it
-            // has restarted by itself since it was closed. It may be closed anew.
+            // has restarted by itself since then. It may be closed anew.
             has_booted.then_some(SleepReason::IsAwake)
         };
         let now = self.round.now;
