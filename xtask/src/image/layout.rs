@@ -6,12 +6,12 @@
 
 use super::UNKNOWN;
 use super::root::{Entry, PATH, RootFs, USER};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use flate2::{Compression, GzBuilder};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::collections::BTreeSet;
-use std::io::Write;
+use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
 
 const INDEX: &str = "application/vnd.oci.image.index.v1+json";
@@ -173,15 +173,25 @@ struct Layout {
 }
 
 impl Layout {
-    /// Removes an earlier image from the folder, and returns what it had for other architectures of the same commit.
+    /// Removes an earlier image from the folder, and returns what it had for other architectures of the same commit. A folder that
+    /// holds something and is no layout is left as it is.
     fn begin(folder: &Path, about: &About<'_>) -> Result<(Self, Vec<Image>)> {
         let layout = Self { folder: folder.to_owned() };
         let blobs = folder.join("blobs/sha256");
+        let holds_something = match std::fs::read_dir(folder) {
+            Ok(mut entries) => entries.next().is_some(),
+            Err(error) if error.kind() == ErrorKind::NotFound => false,
+            Err(error) => return Err(error).with_context(|| format!("reading {}", folder.display())),
+        };
+        ensure!(
+            !holds_something || folder.join("oci-layout").is_file(),
+            "{} is not empty, and is no image layout: nothing was written",
+            folder.display()
+        );
         let others = layout.others(about).unwrap_or_default();
-        if folder.join("oci-layout").exists() && others.is_empty() {
-            std::fs::remove_dir_all(folder).with_context(|| format!("removing {}", folder.display()))?;
-        }
         std::fs::create_dir_all(&blobs).with_context(|| format!("making {}", blobs.display()))?;
+        // First, so that a folder in which this was cut short is a layout for the next time.
+        layout.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         let needed: BTreeSet<String> =
             others.iter().flat_map(|image| layout.needed_by(image)).map(|digest| name(&digest)).collect();
         for entry in std::fs::read_dir(&blobs)? {
@@ -190,7 +200,6 @@ impl Layout {
                 std::fs::remove_file(&path).with_context(|| format!("removing {}", path.display()))?;
             }
         }
-        layout.file("oci-layout", br#"{"imageLayoutVersion":"1.0.0"}"#)?;
         Ok((layout, others))
     }
 

@@ -195,6 +195,31 @@ fn architectures_of_one_commit_lie_in_one_layout_and_an_older_commit_leaves_it()
 }
 
 #[test]
+fn a_folder_that_is_no_layout_keeps_what_it_holds() {
+    let out = folder("foreign");
+    let about = About { version: "1.2.3", revision: "abc", architecture: "arm64", made: 7 };
+    let write = || layout::write(&out, &small(), "{}", &about);
+    // Of another program that keeps files by their digests, and a folder that only looks as if it were one.
+    for file in ["blobs/sha256/abc", "index.json", "notes.txt"] {
+        let path = out.join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, "mine").unwrap();
+        let error = write().unwrap_err().to_string();
+        assert!(error.contains("is not empty, and is no image layout"), "{error}");
+        assert_eq!(std::fs::read(&path).unwrap(), b"mine");
+        assert!(!out.join("oci-layout").exists());
+        std::fs::remove_dir_all(&out).unwrap();
+    }
+    // An empty one is taken, and what a person puts beside the image stays with the next one.
+    std::fs::create_dir_all(&out).unwrap();
+    write().unwrap();
+    std::fs::write(out.join("notes.txt"), "mine").unwrap();
+    layout::write(&out, &small(), "{}", &About { revision: "def", ..about }).unwrap();
+    assert_eq!(std::fs::read(out.join("notes.txt")).unwrap(), b"mine");
+    std::fs::remove_dir_all(out).unwrap();
+}
+
+#[test]
 fn a_folder_that_holds_something_is_not_written_to() {
     let out = folder("rootfs");
     std::fs::create_dir_all(&out).unwrap();
