@@ -169,6 +169,19 @@ impl ApiFaults {
         });
     }
 
+    /// Puts the faults that were set on another handle in place of all that are here. Of those that are on both none is off for a
+    /// moment.
+    pub fn replace(&self, others: &Self) {
+        let State { latency, planned, partitions, stalled, .. } = std::mem::take(&mut *others.state());
+        self.change(|state| {
+            for (origin, ended) in state.watches.values_mut() {
+                *ended |= partitions.iter().any(|(name, loss)| *loss == Loss::Refused && origin.is(name));
+            }
+            (state.latency, state.planned) = (latency, planned);
+            (state.partitions, state.stalled) = (partitions, stalled);
+        });
+    }
+
     /// Ends all faults.
     pub fn heal(&self) {
         self.change(|state| {
@@ -291,5 +304,56 @@ impl OpenWatch {
 impl Drop for OpenWatch {
     fn drop(&mut self) {
         self.faults.state().watches.remove(&self.id);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    fn origin(client: &str) -> Origin {
+        let (client, resource) = (client.to_owned(), "nodetwins".to_owned());
+        Origin { client, manager: None, verb: Some(Verb::Get), resource }
+    }
+
+    #[test]
+    fn a_fault_that_stays_is_at_no_moment_off_while_others_come_and_go() {
+        let (faults, is_over) = (ApiFaults::default(), AtomicBool::new(false));
+        let set = |is_cut_off: bool| {
+            let wanted = ApiFaults::default();
+            wanted.fail(Matching::any().resource("nodetwins"), InjectedResponse::Forbidden, 1 << 30);
+            if is_cut_off {
+                wanted.partition("agent", Loss::Silent);
+            }
+            faults.replace(&wanted);
+        };
+        set(true);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..20_000).for_each(|time| set(time % 2 == 0));
+                is_over.store(true, Ordering::Release);
+            });
+            while !is_over.load(Ordering::Acquire) {
+                assert_eq!(faults.take(&origin("extender")), Some(InjectedResponse::Forbidden));
+            }
+        });
+        assert_eq!(faults.state().loss(&origin("agent")), None, "the last one had none");
+    }
+
+    #[test]
+    fn what_is_put_in_place_is_all_that_is_left() {
+        let (faults, wanted) = (ApiFaults::default(), ApiFaults::default());
+        faults.latency(Duration::from_secs(9));
+        faults.stall_watches(Matching::any());
+        faults.partition("agent", Loss::Silent);
+        let (watch, other) = (faults.open(origin("extender")), faults.open(origin("operator")));
+        assert_eq!(watch.flow(), Flow::Stalled);
+        wanted.partition("extender", Loss::Refused);
+        faults.replace(&wanted);
+        assert_eq!((watch.flow(), other.flow()), (Flow::Ended, Flow::Flows));
+        assert_eq!(faults.state().loss(&origin("agent")), None);
+        assert!(faults.state().latency.is_zero());
+        assert_eq!(faults.open_watches(&Matching::any()), 1, "watches are those of the server");
     }
 }

@@ -6,7 +6,7 @@ use super::super::home::NO_SETTINGS;
 use super::DemoCluster;
 use super::act::{SHOP, Verb, send};
 use super::parts::Part;
-use embedded_api::{InjectedResponse, Loss, Matching, Verb as ApiVerb};
+use embedded_api::{ApiFaults, InjectedResponse, Loss, Matching, Verb as ApiVerb};
 use joulie_api::{labels, names};
 use kube::Client;
 use serde_json::{Value, json};
@@ -24,8 +24,11 @@ const SOON_OVERDUE: &str = "DRAIN_DEADLINE=5s\n";
 const FOR_GOOD: usize = 1 << 30;
 /// The DaemonSet whose pods ask for performance.
 const DAEMON: &str = "collector";
-/// After this time the agent has left a node that is deleted, and writes nothing about it any more.
-const LEFT_WITHIN: Duration = Duration::from_secs(1);
+/// A node that is deleted is left by all programs when nothing was written about it for so many looks.
+const QUIET_LOOKS: u32 = 5;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
+/// A minute of looks.
+const LOOKS_MOST: u32 = 300;
 
 /// The operator's file of settings while that is broken.
 fn settings(broken: &BTreeSet<DemoFault>) -> String {
@@ -64,25 +67,27 @@ impl DemoCluster {
         std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// Sets the faults of the API. Nothing else sets any.
+    /// Sets the faults of the API. Nothing else sets any. Those that stay are on all the time.
     pub(super) fn break_api(&self, fault: DemoFault, on: bool) {
-        let faults = self.demo.api.faults();
+        let (faults, wanted) = (self.demo.api.faults(), ApiFaults::default());
         let broken = self.broken_with(fault, on);
-        faults.heal();
+        let profiles = Matching::any().client("joulie-extender").resource("workloadprofiles");
         if broken.contains(&DemoFault::Rights) {
             let grants =
                 Matching::any().client("joulie-operator").verb(ApiVerb::Patch).resource("nodepowergrants");
-            let profiles = Matching::any().client("joulie-extender").resource("workloadprofiles");
-            faults.fail(grants, InjectedResponse::Forbidden, FOR_GOOD);
-            faults.fail(profiles.clone().verb(ApiVerb::Watch), InjectedResponse::Forbidden, FOR_GOOD);
-            faults.drop_watches(&profiles);
+            wanted.fail(grants, InjectedResponse::Forbidden, FOR_GOOD);
+            wanted.fail(profiles.clone().verb(ApiVerb::Watch), InjectedResponse::Forbidden, FOR_GOOD);
         }
         if broken.contains(&DemoFault::Twins) {
             let twins = Matching::any().client("joulie-extender").resource("nodetwins");
-            faults.fail(twins, InjectedResponse::Forbidden, FOR_GOOD);
+            wanted.fail(twins, InjectedResponse::Forbidden, FOR_GOOD);
         }
         if broken.contains(&DemoFault::CutOff) {
-            faults.partition("joulie-agent", Loss::Silent);
+            wanted.partition("joulie-agent", Loss::Silent);
+        }
+        faults.replace(&wanted);
+        if broken.contains(&DemoFault::Rights) {
+            faults.drop_watches(&profiles);
         }
     }
 
@@ -136,12 +141,21 @@ impl DemoCluster {
             return send(&client, Verb::Create, NODES, &node).await;
         }
         delete(&client, &format!("{NODES}/{GUEST}")).await?;
-        tokio::time::sleep(LEFT_WITHIN).await;
-        for plural in ["nodehardwares", "nodepowerprofiles", "nodetwins"] {
-            let path = format!("/apis/{}/v1alpha1/{plural}/{}", labels::GROUP, names::plain(GUEST));
-            delete(&client, &path).await?;
+        // What is still written after the node has gone is deleted too.
+        let mut quiet = 0;
+        for _ in 0..LOOKS_MOST {
+            let mut wrote = false;
+            for plural in ["nodehardwares", "nodepowerprofiles", "nodetwins"] {
+                let path = format!("/apis/{}/v1alpha1/{plural}/{}", labels::GROUP, names::plain(GUEST));
+                wrote |= delete(&client, &path).await?;
+            }
+            quiet = if wrote { 0 } else { quiet + 1 };
+            if quiet == QUIET_LOOKS {
+                return Ok(());
+            }
+            tokio::time::sleep(BETWEEN_LOOKS).await;
         }
-        Ok(())
+        Err(format!("something still writes about node {GUEST}, which is deleted"))
     }
 }
 
@@ -157,13 +171,13 @@ async fn named(client: &Client, path: &str) -> Result<Vec<String>, String> {
     Ok(items.filter_map(|item| item["metadata"]["name"].as_str().map(str::to_owned)).collect())
 }
 
-/// Deletes an object. One that is gone already is as it should be.
-async fn delete(client: &Client, path: &str) -> Result<(), String> {
+/// Deletes an object, and says whether it was there. One that is gone already is as it should be.
+async fn delete(client: &Client, path: &str) -> Result<bool, String> {
     let failed = |why: &dyn std::fmt::Display| format!("DELETE {path}: {why}");
     let request = http::Request::delete(path).body(Vec::new()).map_err(|error| failed(&error))?;
     match client.request_text(request).await {
-        Ok(_) => Ok(()),
-        Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+        Ok(_) => Ok(true),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
         Err(error) => Err(failed(&error)),
     }
 }
