@@ -134,7 +134,8 @@ fn chosen() -> Option<Vec<String>> {
 }
 
 /// Of the tests and stories with a control plane of their own one runs at a time, beside the stories, which wait most of their time. More
-/// control planes at once are more than a small machine carries.
+/// control planes at once are more than a small machine carries; the one of the pods with GPUs lets the next begin while it only waits for
+/// looks of an agent, some minutes of which would else be added to the whole run.
 static ONE_BESIDE: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
 
 fn shipped() -> Shipped {
