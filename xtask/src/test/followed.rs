@@ -194,6 +194,11 @@ mod tests {
         let writes = followed("while :; do echo again; sleep 0.01; done");
         assert!(writes.hung && writes.output.starts_with("again\n"), "{}", writes.output);
         assert!(writes.output.ends_with("it ran too long\n"), "{}", writes.output);
+        // Of a faster one there are news at any moment.
+        let (sender, news) = channel();
+        sender.send(News::Wrote(b"more".to_vec())).unwrap();
+        let mut heard = Heard::default();
+        assert!(!heard.listen(&news, Duration::ZERO) && heard.output.is_empty(), "its time is over");
         // Its parent has ended, so that nobody knows whose it was.
         let left = followed("sleep 30 & exit 0");
         assert!(left.hung && !left.succeeded);
