@@ -28,6 +28,7 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod certificate;
 mod delete;
 mod discovery;
 mod failure;
@@ -52,6 +53,7 @@ mod wakeup;
 mod watch;
 mod write;
 
+pub use certificate::LoopbackKey;
 pub use faults::{ApiFaults, InjectedResponse, Loss, Matching};
 pub use request::Verb;
 pub use serve::{Serving, Tls, Token};

@@ -117,7 +117,7 @@ async fn perform(args: &Demo, home: &Home) -> Result<(), Failure> {
     let show = Show::begin(Out::new(), args, lasting, home.kubeconfig());
     let mut show = show.map_err(|why| (Ending::Usage, why))?;
     let stage = DemoContext::new(clock.clone(), began, args.budget.watts(), args.seed).map_err(failed)?;
-    let stage = stage.with_settings(home.settings());
+    let stage = stage.at_home(home);
     let serving = DemoCluster::serve(&stage, home).await.map_err(failed)?;
     let (trigger, stop) = shutdown::pair();
     let mut tasks = Tasks::new();

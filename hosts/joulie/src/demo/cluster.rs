@@ -6,6 +6,7 @@
 mod act;
 mod broken;
 mod parts;
+mod tls;
 
 pub(super) use act::SITE_BUDGET;
 
@@ -32,13 +33,16 @@ use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
+use tls::DemoTls;
 use tokio::sync::mpsc::UnboundedSender;
 
 /// The namespace of Joulie's Leases and Events.
 pub(super) const NAMESPACE: &str = "joulie-system";
+/// The files of the programs in the folder of the demo.
+pub(super) const FILES: [&str; 3] = [tls::CERTIFICATE, tls::KEY, parts::CONTROLLERS];
 /// Any free port on the loopback address.
 const ANY_PORT: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 0);
 /// How often the API says on a watch that nothing has changed: a minute elsewhere.
@@ -53,8 +57,14 @@ pub(super) struct DemoContext {
     pub(super) budget: Watts,
     pub(super) seed: u64,
     policy: &'static str,
+    /// Where the operator's other files and those of the extender are.
+    folder: Option<PathBuf>,
     /// The operator's file of settings.
     settings: Option<PathBuf>,
+    /// The certificate of the extender, if there was a place for it.
+    tls: Option<Arc<DemoTls>>,
+    /// The operator compares the agents' meters with another one.
+    second_meter: bool,
 }
 
 impl DemoContext {
@@ -67,12 +77,18 @@ impl DemoContext {
     ) -> Result<Self, String> {
         let options = ApiOptions { bookmark_every: BOOKMARKS, ..ApiOptions::with(joulie_api::crd::all()) };
         let api = EmbeddedApi::new(&options).map_err(|bad| bad.to_string())?;
-        Ok(Self { api, clock, began, budget, seed, policy: POLICIES[0], settings: None })
+        let (policy, folder, settings, tls) = (POLICIES[0], None, None, None);
+        Ok(Self { api, clock, began, budget, seed, policy, folder, settings, tls, second_meter: false })
     }
 
-    /// The operator follows this file.
-    pub(super) fn with_settings(self, settings: Option<PathBuf>) -> Self {
-        Self { settings, ..self }
+    /// The programs have their files here.
+    pub(super) fn at_home(self, home: &Home) -> Self {
+        Self { folder: home.folder(), settings: home.settings(), ..self }
+    }
+
+    /// Whom the scheduler trusts to be the extender.
+    fn trusted(&self) -> Option<&Path> {
+        self.tls.as_ref().map(|tls| tls.certificate.as_path())
     }
 
     /// A client with this user agent. It runs in the runtime of the caller.
@@ -115,6 +131,8 @@ impl DemoCluster {
 
     /// Starts all parts in the order of their dependencies.
     pub(super) async fn start(demo: DemoContext, serving: Serving) -> Result<Self, String> {
+        let tls = demo.folder.as_deref().map(|folder| DemoTls::create(folder, demo.clock.clone()));
+        let demo = DemoContext { tls: tls.transpose()?.map(Arc::new), ..demo };
         let namespace = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}});
         act::send(&demo.client("kubectl"), act::Verb::Create, "/api/v1/namespaces", &namespace).await?;
         act::limit(&demo.client("kubectl"), demo.budget, parts::RACKS).await?;
@@ -136,7 +154,7 @@ impl DemoCluster {
             (Part::Agent, agent),
         ]);
         act::shop(&demo.client("kubectl")).await?;
-        let simulator = Web::at("simulator", telemetry)?;
+        let simulator = Web::at("simulator", telemetry, None)?;
         let (broken, meddled) = (BTreeSet::new(), Duration::ZERO);
         Ok(Self { demo, serving, hosts, simulator, work: ports.work, metrics, broken, meddled })
     }
@@ -147,7 +165,7 @@ impl DemoCluster {
         placed: UnboundedSender<Placement>,
         (tasks, stop): (&mut Tasks, &Stop),
     ) -> Result<Observer, String> {
-        let extender = Extender::at(Web::at("extender", self.work)?);
+        let extender = Extender::at(Web::at("extender", self.work, self.demo.trusted())?);
         let mut watcher = Watcher { demo: &self.demo, tasks, stop };
         let scheduler = Scheduler {
             client: self.demo.client("kube-scheduler"),

@@ -8,6 +8,8 @@ pub(crate) const MACHINE: &str = "sim-epyc-1";
 pub(crate) const SLOW_MACHINE: &str = "sim-gpu-0";
 /// The node that has no machine.
 pub(crate) const GUEST: &str = "guest";
+/// The node that was put to sleep.
+pub(crate) const SLEEPER: &str = "sleeper";
 
 /// Something that can be broken and mended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,16 +28,22 @@ pub(crate) enum DemoFault {
     Meddles,
     /// A node joins of which nobody knows what it draws.
     Guest,
+    /// A node is to wake, and does not.
+    Sleeper,
     /// Every query is answered with an error.
     Prometheus,
     /// The sensors of the building have no series any more.
     Sensors,
+    /// The second meter of each node is none.
+    Meters,
     /// Two rights are missing.
     Rights,
     /// The extender lacks a right from its start.
     Twins,
     /// The agents reach no API server.
     CutOff,
+    /// The certificate of the extender was not renewed.
+    Certificate,
     /// The operator's file of settings has a mistake.
     Settings,
     /// Pods keep nodes that are to become eco nodes.
@@ -46,7 +54,7 @@ pub(crate) enum DemoFault {
 
 impl DemoFault {
     /// In the order in which they are offered.
-    pub(crate) const ALL: [Self; 15] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Extender,
         Self::Ignores,
         Self::Refuses,
@@ -54,11 +62,14 @@ impl DemoFault {
         Self::Slow,
         Self::Meddles,
         Self::Guest,
+        Self::Sleeper,
         Self::Prometheus,
         Self::Sensors,
+        Self::Meters,
         Self::Rights,
         Self::Twins,
         Self::CutOff,
+        Self::Certificate,
         Self::Settings,
         Self::Stays,
         Self::Evictions,
@@ -74,11 +85,14 @@ impl DemoFault {
             Self::Slow => "slow-machine",
             Self::Meddles => "other-writer",
             Self::Guest => "unknown-node",
+            Self::Sleeper => "sleeper",
             Self::Prometheus => "prometheus",
             Self::Sensors => "sensors",
+            Self::Meters => "second-meter",
             Self::Rights => "rights",
             Self::Twins => "extender-rights",
             Self::CutOff => "agents-cut-off",
+            Self::Certificate => "certificate",
             Self::Settings => "settings",
             Self::Stays => "pods-stay",
             Self::Evictions => "evictions",
@@ -95,13 +109,18 @@ impl DemoFault {
             Self::Slow => "sim-gpu-0 takes 20 seconds for each answer",
             Self::Meddles => "another program sets the limits of sim-epyc-1",
             Self::Guest => "a node joins that no agent reaches and whose hardware nobody knows",
+            Self::Sleeper => "a node that was put to sleep does not wake",
             Self::Prometheus => "Prometheus answers 500",
             Self::Sensors => "the sensors of the building are silent",
+            Self::Meters => {
+                "the operator was started again with a second meter of each node, which is a thermometer"
+            }
             Self::Rights => {
                 "the operator may write no grants, and the extender may not watch WorkloadProfiles"
             }
             Self::Twins => "the extender was started again and may not read NodeTwins",
             Self::CutOff => "the agents do not reach the API server",
+            Self::Certificate => "the certificate of the extender ends in three days",
             Self::Settings => "the operator's file of settings has a mistake",
             Self::Stays => "pods of a DaemonSet ask for performance, on every node",
             Self::Evictions => {

@@ -1,6 +1,7 @@
-//! The kubeconfig of the demo's cluster, and the operator's file of settings. Only their owner can read them, because the kubeconfig contains
-//! the token. They are removed at the end of the demo.
+//! The kubeconfig of the demo's cluster, and the files of its programs: the operator's settings, the extender's certificate. Only their owner
+//! can read them, because the kubeconfig contains the token. They are removed at the end of the demo.
 
+use super::cluster::FILES;
 use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -65,6 +66,11 @@ impl Home {
         self.settings.clone()
     }
 
+    /// The folder for files of programs; `None` if there was no place for it.
+    pub(super) fn folder(&self) -> Option<PathBuf> {
+        self.folder.clone()
+    }
+
     pub(super) fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
@@ -95,6 +101,9 @@ impl Drop for Home {
             let _file = std::fs::remove_file(settings);
         }
         if let Some(folder) = &self.folder {
+            for name in FILES {
+                let _file = std::fs::remove_file(folder.join(name));
+            }
             let _folder = std::fs::remove_dir(folder);
         }
     }
@@ -119,6 +128,9 @@ mod tests {
         let folder = path.parent().unwrap().to_owned();
         assert_eq!(folder.metadata().unwrap().permissions().mode() & 0o777, 0o700);
         assert_eq!(std::fs::read_to_string(first.settings().unwrap()).unwrap(), NO_SETTINGS);
+        for name in FILES {
+            std::fs::write(first.folder().unwrap().join(name), "of a program").unwrap();
+        }
         drop(first);
         assert!(!folder.exists());
     }

@@ -141,9 +141,15 @@ impl DemoPage {
                 Err(why) => Err(format!("{watts} is no budget: {why}")),
             },
             // It is stopped for that, and such a file is refused at the next start.
-            UiOrder::Policy { .. } if cluster.has_operator() && cluster.is_broken(DemoFault::Settings) => {
+            UiOrder::Policy { .. } if cluster.would_not_start() => Err(format!(
+                "{}: the operator would not start again with another policy; mend that first",
+                DemoFault::Settings
+            )),
+            UiOrder::Break { fault } | UiOrder::Mend { fault }
+                if fault == DemoFault::Meters.word() && cluster.would_not_start() =>
+            {
                 Err(format!(
-                    "{}: the operator would not start again with another policy; mend that first",
+                    "{}: the operator would not start again with other meters; mend that first",
                     DemoFault::Settings
                 ))
             }

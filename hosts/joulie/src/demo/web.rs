@@ -5,6 +5,7 @@ use bytes::Bytes;
 use host_kit::http_client::{ClientLimits, HttpClient, Trust};
 use http::Request;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,15 +19,21 @@ const LIMITS: ClientLimits =
 pub(crate) struct Web {
     client: Arc<HttpClient>,
     name: &'static str,
+    scheme: &'static str,
     address: SocketAddr,
 }
 
 impl Web {
-    /// The one that listens there.
-    pub(crate) fn at(name: &'static str, address: SocketAddr) -> Result<Self, String> {
-        let client = HttpClient::new("joulie-demo", LIMITS, Trust::Nobody);
+    /// The one that listens there: with TLS, if a certificate is trusted.
+    pub(crate) fn at(
+        name: &'static str,
+        address: SocketAddr,
+        trusted: Option<&Path>,
+    ) -> Result<Self, String> {
+        let scheme = if trusted.is_some() { "https" } else { "http" };
+        let client = HttpClient::new("joulie-demo", LIMITS, Trust::of(trusted, false));
         let client = client.map_err(|error| format!("the {name} at {address}: {error}"))?;
-        Ok(Self { client: Arc::new(client), name, address })
+        Ok(Self { client: Arc::new(client), name, scheme, address })
     }
 
     /// What it says there.
@@ -41,7 +48,7 @@ impl Web {
     }
 
     fn url(&self, path: &str) -> String {
-        format!("http://{}{path}", self.address)
+        format!("{}://{}{path}", self.scheme, self.address)
     }
 
     async fn ask(&self, path: &str, request: http::Result<Request<Bytes>>) -> Result<String, String> {

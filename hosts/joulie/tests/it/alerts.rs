@@ -15,8 +15,10 @@ use std::time::Duration;
 
 /// For how long what is wrong is wrong before an alert fires, in place of minutes.
 const FOR: &str = "12s";
-/// The same of the alert that looks at what is lowered and read back all the time, which takes longer where the processors are busy.
-const FOR_READ_BACK: (&str, &str) = ("JoulieGrantExceeded", "24s");
+/// The same of the alerts that look at what is lowered, read and read back all the time, which takes longer where the processors are
+/// busy.
+const LONGER: &str = "24s";
+const LONG: [&str; 2] = ["JoulieGrantExceeded", "JoulieMeterBlind"];
 /// Over which times rates are taken, in place of minutes: once is not enough for an alert. What is asked again with growing pauses needs
 /// the longer ones.
 const WINDOWS: [(&str, &str); 4] =
@@ -31,13 +33,14 @@ const WELL: u32 = 25;
 const QUIET_LOOKS: u32 = 20;
 
 const NODE: &str = "sim-epyc-0";
-const IGNORES: &str = "sim-epyc-1";
-/// Nodes with GPUs hold more than their least, so that they are told lower limits.
+const WRITTEN_TO: &str = "sim-epyc-1";
+const KEEPS: &str = "sim-epyc-0";
 const REFUSES: &str = "sim-gpu-1";
 const FAILS: &str = "sim-gpu-2";
-/// Of GPUs, whose grants a lower limit lowers first.
-const KEEPS: &str = "sim-gpu-0";
+const SLOW: &str = "sim-gpu-0";
 const GUEST: &str = "guest";
+const SLEEPER: &str = "sleeper";
+const SITE: &str = "powerbudget/site";
 const LEADER: &str = "/apis/coordination.k8s.io/v1/namespaces/joulie-system/leases/joulie-operator";
 const BUDGETS: &str = "/apis/joulie.io/v1alpha1/powerbudgets";
 
@@ -53,9 +56,25 @@ enum Step {
     Unscraped,
     /// It is scraped again.
     Scraped,
+    /// What follows waits until this query has an answer.
+    Seen(&'static str),
 }
 
-use Step::{Api, Machine, Order, Scraped, Unscraped};
+use Step::{Api, Machine, Order, Scraped, Seen, Unscraped};
+
+/// What an alert that may follow is about.
+#[derive(Clone, Copy)]
+enum About {
+    /// This node, group or whatever it is, and no other.
+    Only(&'static str),
+    /// Any: the fault is no single node's.
+    Any,
+}
+
+use About::{Any, Only};
+
+/// An alert that may follow a fault, what it is about, and why.
+type Follower = (&'static str, About, &'static str);
 
 /// A fault.
 struct Fault {
@@ -64,10 +83,8 @@ struct Fault {
     mend: &'static [Step],
     /// The alerts that are made for it, with what they name.
     fires: &'static [(&'static str, &'static str)],
-    /// One of these fires: which one depends on what there is to be told or written at that moment.
-    one_of: &'static [(&'static str, &'static str)],
-    /// The alerts that may follow, with the reason.
-    follows: &'static [(&'static str, &'static str)],
+    /// The alerts that may follow.
+    follows: &'static [Follower],
 }
 
 /// Faults that do not disturb each other happen at the same time, and are mended one by one.
@@ -75,7 +92,38 @@ type Together = &'static [Fault];
 
 const NO_PLAN: &str = "nobody confirms the plan: after half a minute the extender believes no twin";
 const EACH: &str = "each one of them is named";
+const NOT_WRITTEN: &str = "what the agents write does not arrive";
+const NO_ROOM: &str = "what its machines keep is missing for the others";
 const AS_BEFORE: Step = Order(r#"{"do": "budget", "watts": 9000}"#);
+/// Without a limit that binds, each of these machines is allowed more than its least.
+const ALLOWED_MORE: &str = r#"count(joulie_grant_watts{what="held",node=~"sim-epyc-0|sim-gpu-.*"} - ignoring (what) joulie_grant_watts{what="floor"} > 40) == 4"#;
+
+/// What may follow where a machine does not take the lower limit that it was told.
+const fn unkept(node: &'static str) -> [Follower; 9] {
+    [
+        ("JoulieBudgetShort", Only(SITE), NO_ROOM),
+        ("JoulieBudgetExceeded", Only(SITE), NO_ROOM),
+        ("JoulieGrantExceeded", Only(node), "it holds what it was granted before"),
+        ("JoulieGrantRefused", Only(node), "it does not go down to the lower grant"),
+        ("JoulieCapNotEnforced", Only(node), "its agent says that the limit is refused"),
+        ("JoulieCapUnknown", Only(node), "its agent does not know what it holds"),
+        ("JoulieDriverFails", Only(node), "it answers late"),
+        ("JoulieMeterBlind", Only(node), "it answers late"),
+        ("JoulieTelemetryStale", Only(node), "it is not measured"),
+    ]
+}
+
+/// What may follow of a node that has no machine.
+const fn unanswered(node: &'static str) -> [Follower; 5] {
+    const WHY: &str = "no machine answers for it";
+    [
+        ("JoulieDriverFails", Only(node), WHY),
+        ("JoulieMeterBlind", Only(node), WHY),
+        ("JoulieCapUnknown", Only(node), WHY),
+        ("JoulieCapNotEnforced", Only(node), WHY),
+        ("JoulieTelemetryStale", Only(node), WHY),
+    ]
+}
 
 const OF_MACHINES: [Together; 5] = [
     &[
@@ -84,7 +132,6 @@ const OF_MACHINES: [Together; 5] = [
             begin: &[Order(r#"{"do": "heat", "zone": "zone-1"}"#)],
             mend: &[Order(r#"{"do": "cool", "zone": "zone-1"}"#)],
             fires: &[],
-            one_of: &[],
             follows: &[],
         },
         Fault {
@@ -92,7 +139,6 @@ const OF_MACHINES: [Together; 5] = [
             begin: &[Order(r#"{"do": "budget", "watts": 8000}"#)],
             mend: &[AS_BEFORE],
             fires: &[],
-            one_of: &[],
             follows: &[],
         },
     ],
@@ -102,77 +148,76 @@ const OF_MACHINES: [Together; 5] = [
             begin: &[Order(r#"{"do": "silence", "node": "sim-epyc-0"}"#)],
             mend: &[Order(r#"{"do": "hear", "node": "sim-epyc-0"}"#)],
             fires: &[("JoulieDriverFails", NODE), ("JoulieMeterBlind", NODE), ("JoulieCapUnknown", NODE)],
-            one_of: &[],
-            follows: &[],
+            follows: &[("JoulieTelemetryStale", Only(NODE), "it is not measured")],
         },
         Fault {
             what: "the sensors of the building are silent",
             begin: &[Order(r#"{"do": "break", "fault": "sensors"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "sensors"}"#)],
             fires: &[("JoulieSensorSilent", "zone-0"), ("JoulieSensorSilent", "zone-1")],
-            one_of: &[],
-            follows: &[("JoulieSensorSilent", EACH)],
+            follows: &[("JoulieSensorSilent", Only("zone-2"), EACH), ("JoulieSensorSilent", Only(""), EACH)],
         },
         Fault {
             what: "a node joins that no agent reaches, and nobody knows what it draws",
             begin: &[Order(r#"{"do": "break", "fault": "unknown-node"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "unknown-node"}"#)],
-            fires: &[("JoulieBudgetLoadUnknown", "powerbudget/site"), ("JoulieDriverFails", GUEST)],
-            // Of no other node.
-            one_of: &[
-                ("JoulieCapUnknown", GUEST),
-                ("JoulieMeterBlind", GUEST),
-                ("JoulieCapNotEnforced", GUEST),
+            fires: &[
+                ("JoulieBudgetLoadUnknown", SITE),
+                // The limits of the settings are one more group.
+                ("JoulieBudgetLoadUnknown", "site"),
+                ("JoulieDriverFails", GUEST),
             ],
-            follows: &[
-                ("JoulieBudgetLoadUnknown", "the limits of the settings are one more group"),
-                ("JoulieTelemetryStale", "nobody measures it"),
-            ],
+            follows: &unanswered(GUEST),
         },
     ],
     &[Fault {
         what: "the limit is lowered below the lowest caps",
         begin: &[Order(r#"{"do": "budget", "watts": 6000}"#)],
         mend: &[AS_BEFORE],
-        fires: &[("JoulieBudgetShort", "powerbudget/site")],
-        one_of: &[],
-        follows: &[("JoulieBudgetExceeded", "what the lowest caps let through is more than this limit")],
+        fires: &[("JoulieBudgetShort", SITE)],
+        follows: &[(
+            "JoulieBudgetExceeded",
+            Only(SITE),
+            "what the lowest caps let through is more than this limit",
+        )],
     }],
+    // The limit is raised so far that all machines are allowed more than their least, and lowered below that when they are broken: so
+    // each of them is told less.
     &[
         Fault {
             what: "a machine takes limits and keeps the old ones, while the limit of the site is lowered",
-            begin: &[Machine(KEEPS, Some(r#"{"control": "ignored"}"#))],
-            mend: &[Machine(KEEPS, None)],
+            begin: &[
+                Order(r#"{"do": "budget", "watts": 12000}"#),
+                Seen(ALLOWED_MORE),
+                Machine(KEEPS, Some(r#"{"control": "ignored"}"#)),
+            ],
+            mend: &[AS_BEFORE, Machine(KEEPS, None)],
             fires: &[("JoulieGrantExceeded", KEEPS)],
-            one_of: &[],
-            follows: SHORT,
+            follows: &unkept(KEEPS),
         },
         Fault {
             what: "a machine says that it takes no limits",
             begin: &[Machine(REFUSES, Some(r#"{"control": "blocked"}"#))],
             mend: &[Machine(REFUSES, None)],
-            fires: &[],
-            one_of: &[
-                ("JoulieCapNotEnforced", REFUSES),
-                ("JoulieGrantRefused", REFUSES),
-                ("JoulieGrantExceeded", REFUSES),
-            ],
-            follows: SHORT,
+            fires: &[("JoulieGrantRefused", REFUSES)],
+            follows: &unkept(REFUSES),
+        },
+        Fault {
+            what: "a machine takes 20 seconds for each answer",
+            begin: &[Order(r#"{"do": "break", "fault": "slow-machine"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "slow-machine"}"#)],
+            fires: &[("JoulieGrantNotInForce", SLOW)],
+            follows: &unkept(SLOW),
         },
         Fault {
             what: "a machine's controls answer 500",
             begin: &[
                 Machine(FAILS, Some(r#"{"control": "error"}"#)),
-                Order(r#"{"do": "budget", "watts": 6600}"#),
+                Order(r#"{"do": "budget", "watts": 6000}"#),
             ],
-            mend: &[Machine(FAILS, None), AS_BEFORE],
-            fires: &[],
-            one_of: &[
-                ("JoulieCapNotEnforced", FAILS),
-                ("JoulieCapUnknown", FAILS),
-                ("JoulieBudgetExceeded", "powerbudget/site"),
-            ],
-            follows: SHORT,
+            mend: &[Machine(FAILS, None)],
+            fires: &[("JoulieCapNotEnforced", FAILS), ("JoulieBudgetExceeded", SITE)],
+            follows: &unkept(FAILS),
         },
     ],
     &[
@@ -180,8 +225,7 @@ const OF_MACHINES: [Together; 5] = [
             what: "another program sets the limits of a machine",
             begin: &[Order(r#"{"do": "break", "fault": "other-writer"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "other-writer"}"#)],
-            fires: &[("JoulieOtherWriter", IGNORES)],
-            one_of: &[],
+            fires: &[("JoulieOtherWriter", WRITTEN_TO)],
             follows: &[],
         },
         Fault {
@@ -189,31 +233,25 @@ const OF_MACHINES: [Together; 5] = [
             begin: &[Order(r#"{"do": "break", "fault": "pods-stay"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "pods-stay"}"#)],
             fires: &[("JoulieDrainOverdue", "")],
-            one_of: &[],
             follows: &[],
+        },
+        Fault {
+            what: "a node that was put to sleep does not wake",
+            begin: &[Order(r#"{"do": "break", "fault": "sleeper"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "sleeper"}"#)],
+            fires: &[("JoulieNodeLeftToPeople", "")],
+            follows: &unanswered(SLEEPER),
         },
     ],
 ];
 
-/// What may follow where machines do not take the limits that they were told.
-const SHORT: &[(&str, &str)] = &[
-    ("JoulieBudgetShort", "what the machines keep is missing for the others"),
-    ("JoulieBudgetExceeded", "what the machines keep counts"),
-    ("JoulieGrantExceeded", "a machine holds what it was granted before"),
-    ("JoulieGrantNotInForce", "a machine does not take the lower grant"),
-    ("JoulieGrantRefused", "a machine refuses the lower grant"),
-    ("JoulieCapNotEnforced", "its agent says that the limit is refused"),
-    ("JoulieCapUnknown", "nobody knows what it holds"),
-];
-
-const OF_PROGRAMS: [Together; 5] = [
+const OF_PROGRAMS: [Together; 7] = [
     &[
         Fault {
             what: "the extender is killed",
             begin: &[Order(r#"{"do": "break", "fault": "extender"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "extender"}"#)],
             fires: &[("JoulieProgramGone", "extender")],
-            one_of: &[],
             follows: &[],
         },
         Fault {
@@ -226,7 +264,6 @@ const OF_PROGRAMS: [Together; 5] = [
             )],
             mend: &[Api("DELETE", "/apis/joulie.io/v1alpha1/powerbudgets/broken", "{}")],
             fires: &[("JoulieObjectsUnreadable", "PowerBudget")],
-            one_of: &[],
             follows: &[],
         },
         Fault {
@@ -234,7 +271,6 @@ const OF_PROGRAMS: [Together; 5] = [
             begin: &[Order(r#"{"do": "break", "fault": "settings"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "settings"}"#)],
             fires: &[("JoulieConfigRefused", "operator")],
-            one_of: &[],
             follows: &[],
         },
     ],
@@ -248,10 +284,9 @@ const OF_PROGRAMS: [Together; 5] = [
             ],
             mend: &[Order(r#"{"do": "mend", "fault": "rights"}"#), AS_BEFORE],
             fires: &[("JoulieWritesRefused", "grant"), ("JoulieWatchForbidden", "workloadprofiles")],
-            one_of: &[],
             follows: &[
-                ("JoulieBudgetExceeded", "no grant can be lowered"),
-                ("JoulieBudgetShort", "no grant can be lowered"),
+                ("JoulieBudgetExceeded", Only(SITE), "no grant can be lowered"),
+                ("JoulieBudgetShort", Only(SITE), "no grant can be lowered"),
             ],
         },
         Fault {
@@ -259,10 +294,9 @@ const OF_PROGRAMS: [Together; 5] = [
             begin: &[Order(r#"{"do": "break", "fault": "prometheus"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "prometheus"}"#)],
             fires: &[("JouliePrometheusQueriesFail", "ambient")],
-            one_of: &[],
             follows: &[
-                ("JouliePrometheusQueriesFail", EACH),
-                ("JoulieSensorSilent", "what Prometheus does not say is not heard"),
+                ("JouliePrometheusQueriesFail", Any, EACH),
+                ("JoulieSensorSilent", Any, "what Prometheus does not say is not heard"),
             ],
         },
         Fault {
@@ -270,12 +304,40 @@ const OF_PROGRAMS: [Together; 5] = [
             begin: &[Order(r#"{"do": "break", "fault": "extender-rights"}"#)],
             mend: &[Order(r#"{"do": "mend", "fault": "extender-rights"}"#)],
             fires: &[("JoulieExtenderNotReady", ""), ("JoulieProgramNotReady", "extender")],
-            one_of: &[],
             follows: &[
-                ("JoulieWatchForbidden", "it is the right to watch them"),
-                ("JouliePlacementsBlind", "no twin is known"),
-                ("JoulieTelemetryStale", "no twin is known"),
+                ("JoulieWatchForbidden", Only("nodetwins"), "it is the right to watch them"),
+                ("JouliePlacementsBlind", Only(""), "no twin is known"),
+                ("JoulieTelemetryStale", Any, "no twin is known"),
             ],
+        },
+    ],
+    &[
+        Fault {
+            what: "the second meter of each node is a thermometer",
+            begin: &[Order(r#"{"do": "break", "fault": "second-meter"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "second-meter"}"#)],
+            fires: &[("JoulieMetersDisagree", "")],
+            follows: &[],
+        },
+        Fault {
+            what: "pods are to be evicted from hot nodes, and their controller cannot be told",
+            begin: &[
+                Order(r#"{"do": "break", "fault": "evictions"}"#),
+                Order(r#"{"do": "heat", "zone": "zone-1"}"#),
+            ],
+            mend: &[
+                Order(r#"{"do": "mend", "fault": "evictions"}"#),
+                Order(r#"{"do": "cool", "zone": "zone-1"}"#),
+            ],
+            fires: &[("JoulieEvictionsFail", "")],
+            follows: &[],
+        },
+        Fault {
+            what: "nobody renews the certificate of the extender",
+            begin: &[Order(r#"{"do": "break", "fault": "certificate"}"#)],
+            mend: &[Order(r#"{"do": "mend", "fault": "certificate"}"#)],
+            fires: &[("JoulieCertificateEnds", "")],
+            follows: &[],
         },
     ],
     &[Fault {
@@ -287,7 +349,6 @@ const OF_PROGRAMS: [Together; 5] = [
         )],
         mend: &[Api("PATCH", LEADER, r#"{"spec": {"holderIdentity": "", "leaseDurationSeconds": 1}}"#)],
         fires: &[("JoulieNoLeader", ""), ("JoulieTelemetryStale", NODE), ("JouliePlacementsBlind", "")],
-        one_of: &[],
         follows: NOBODY_PLANS,
     }],
     &[Fault {
@@ -295,7 +356,6 @@ const OF_PROGRAMS: [Together; 5] = [
         begin: &[Order(r#"{"do": "kill-leader"}"#)],
         mend: &[Order(r#"{"do": "start-leader"}"#)],
         fires: &[("JoulieProgramGone", "operator")],
-        one_of: &[],
         follows: NOBODY_PLANS,
     }],
     &[Fault {
@@ -307,79 +367,81 @@ const OF_PROGRAMS: [Together; 5] = [
             ("JoulieAgentSilent", "sim-epyc-0"),
             ("JoulieAgentSilent", "sim-xeon-0"),
         ],
-        one_of: &[],
-        follows: &[("JoulieAgentSilent", "each of its nodes is named, and two of them are enough here")],
+        follows: &[("JoulieAgentSilent", Any, "each of its nodes is named, and two of them are enough here")],
+    }],
+    // The last, because what could not be written meanwhile counts for a time after that.
+    &[Fault {
+        what: "the agents do not reach the API server",
+        begin: &[Order(r#"{"do": "break", "fault": "agents-cut-off"}"#)],
+        mend: &[Order(r#"{"do": "mend", "fault": "agents-cut-off"}"#)],
+        fires: &[("JouliePlanUnconfirmed", "sim-epyc-0"), ("JouliePlanUnconfirmed", "sim-xeon-0")],
+        follows: &[
+            ("JouliePlanUnconfirmed", Any, "each of their nodes is named, and two of them are enough here"),
+            ("JoulieWritesRefused", Only("nodehardware"), NOT_WRITTEN),
+            ("JoulieWritesRefused", Only("nodepowergrant"), NOT_WRITTEN),
+            ("JoulieWritesRefused", Only("nodepowerprofile"), NOT_WRITTEN),
+            ("JoulieWritesRefused", Only("nodetwin"), NOT_WRITTEN),
+            ("JoulieTelemetryStale", Any, NOT_WRITTEN),
+            ("JouliePlacementsBlind", Only(""), NOT_WRITTEN),
+        ],
     }],
 ];
 
 /// What may follow where nobody plans for half a minute.
-const NOBODY_PLANS: &[(&str, &str)] = &[
-    ("JoulieTelemetryStale", NO_PLAN),
-    ("JoulieExtenderNotReady", NO_PLAN),
-    ("JoulieProgramNotReady", NO_PLAN),
-    ("JouliePlacementsBlind", NO_PLAN),
-    ("JouliePlanUnconfirmed", NO_PLAN),
+const NOBODY_PLANS: &[Follower] = &[
+    ("JoulieTelemetryStale", Any, NO_PLAN),
+    ("JoulieExtenderNotReady", Only(""), NO_PLAN),
+    ("JoulieProgramNotReady", Only("extender"), NO_PLAN),
+    ("JouliePlacementsBlind", Only(""), NO_PLAN),
+    ("JouliePlanUnconfirmed", Any, NO_PLAN),
 ];
 
-/// The alerts that no fault of the demo makes fire by name: why, the test in which a program exports what the rule looks at, and a part of it.
-const ELSEWHERE: &[(&str, &str, &str, &str)] = &[
-    (
-        "JoulieGrantNotInForce",
-        "whether a slow machine's grant is being lowered when it is looked at is chance",
-        "agent/tests/it/grants.rs",
-        "joulie_grant_serial{",
-    ),
-    (
-        "JouliePlanUnconfirmed",
-        "what the agents could not write meanwhile makes JoulieWritesRefused fire later, at a moment of chance",
-        "agent/tests/it/lease.rs",
-        r#"joulie_desired_state_unconfirmed{node=\"node-a\"} 1"#,
-    ),
-    (
-        "JoulieMetersDisagree",
-        "the machines of the demo have one meter",
-        "operator/tests/it/facility.rs",
-        "joulie_operator_meters_disagree_nodes 1",
-    ),
-    (
-        "JoulieEvictionsFail",
-        "whether another node of the demo has room for a pod of a hot one is chance",
-        "operator/tests/it/reschedule.rs",
-        r#"joulie_operator_evictions_total{result=\"unknown\"} 1"#,
-    ),
-    (
-        "JoulieNodeLeftToPeople",
-        "more pods wait in the demo than fit, so no node is ever empty and could sleep",
-        "operator/tests/it/sleep.rs",
-        r#"joulie_operator_sleep_nodes{phase=\"left\"} 1"#,
-    ),
-    (
-        "JoulieCertificateEnds",
-        "the demo has no TLS between its programs",
-        "host-kit/tests/it/tls.rs",
-        r#"joulie_tls_certificate_not_after_seconds{port=\"work\"}"#,
-    ),
-    (
-        "JoulieHandlerPanicked",
-        "it is a defect",
-        "host-kit/tests/it/server.rs",
-        r#"joulie_http_panics_total{port=\"work\"}"#,
-    ),
-];
+/// The alerts that no fault of the demo makes fire: why, the test in which a program exports what the rule looks at, and a part of it.
+const ELSEWHERE: &[(&str, &str, &str, &str)] = &[(
+    "JoulieHandlerPanicked",
+    "it is a defect",
+    "host-kit/tests/it/server.rs",
+    r#"joulie_http_panics_total{port=\"work\"}"#,
+)];
+
+fn all_faults() -> impl Iterator<Item = &'static Fault> {
+    OF_MACHINES.into_iter().chain(OF_PROGRAMS).flatten()
+}
 
 #[test]
 fn every_alert_fires_in_a_fault_of_the_demo_or_a_test_has_its_metric_from_a_program() {
-    let by_fault = OF_MACHINES.iter().chain(&OF_PROGRAMS).flat_map(|group| group.iter());
+    let names = alerts();
+    let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     let mut all: BTreeSet<&str> =
-        by_fault.flat_map(|fault| fault.fires.iter().chain(fault.one_of)).map(|(alert, _)| *alert).collect();
+        all_faults().flat_map(|fault| fault.fires).map(|(alert, _)| *alert).collect();
     for (alert, why, test, part) in ELSEWHERE {
         assert!(!why.is_empty() && all.insert(alert), "{alert} fires in a fault of the demo");
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(test);
         let text = std::fs::read_to_string(&path).unwrap();
         assert!(text.contains(part), "{alert}: {part} is not in {test}");
     }
-    let names = alerts();
-    assert_eq!(all, names.iter().map(String::as_str).collect::<BTreeSet<_>>());
+    assert_eq!(all, names);
+    for (alert, _, why) in all_faults().flat_map(|fault| fault.follows) {
+        assert!(names.contains(alert) && !why.is_empty(), "{alert}");
+    }
+}
+
+#[test]
+fn an_alert_of_another_machine_or_limit_belongs_to_no_fault_of_machines() {
+    for group in OF_MACHINES {
+        let is_explained = |alert: &str, about: &str| group.iter().any(|fault| fault.explains(alert, about));
+        for alert in &alerts() {
+            assert!(
+                !is_explained(alert, "sim-xeon-3") && !is_explained(alert, "powerbudget/rack-1"),
+                "{alert}"
+            );
+        }
+    }
+    let broken = |node: &str| {
+        let all = OF_MACHINES.into_iter().flatten();
+        all.filter(|fault| fault.explains("JoulieGrantRefused", node)).count()
+    };
+    assert_eq!([KEEPS, REFUSES, SLOW, FAILS, WRITTEN_TO, GUEST].map(broken), [1, 1, 1, 1, 0, 0]);
 }
 
 /// The rules with shorter times.
@@ -388,8 +450,8 @@ fn shortened() -> Value {
     for group in rules["groups"].as_array_mut().unwrap() {
         for rule in group["rules"].as_array_mut().unwrap() {
             if rule["for"].is_string() {
-                let (alert, longer) = FOR_READ_BACK;
-                rule["for"] = if rule["alert"] == alert { json!(longer) } else { json!(FOR) };
+                let is_long = LONG.iter().any(|alert| rule["alert"] == *alert);
+                rule["for"] = json!(if is_long { LONGER } else { FOR });
             }
             let mut expr = rule["expr"].as_str().unwrap().to_owned();
             for (minutes, seconds) in WINDOWS.into_iter().chain(AGES) {
@@ -420,12 +482,19 @@ async fn firing(prometheus: &Prometheus) -> Firing {
 
 impl Fault {
     fn is_for(&self, alert: &str, about: &str) -> bool {
-        self.fires.iter().chain(self.one_of).any(|(name, of)| *name == alert && *of == about)
+        self.fires.iter().any(|(name, of)| *name == alert && *of == about)
     }
 
     /// Whether an alert is one of this fault or may follow.
     fn explains(&self, alert: &str, about: &str) -> bool {
-        self.is_for(alert, about) || self.follows.iter().any(|(name, _)| *name == alert)
+        let follows = |(name, of, _): &Follower| {
+            *name == alert
+                && match of {
+                    Only(one) => *one == about,
+                    Any => true,
+                }
+        };
+        self.is_for(alert, about) || self.follows.iter().any(follows)
     }
 }
 
@@ -477,6 +546,7 @@ struct Site<'a> {
     client: Client,
     targets: &'a [Value],
     scraped: &'a Path,
+    prometheus: &'a Prometheus,
 }
 
 impl Site<'_> {
@@ -491,8 +561,19 @@ impl Site<'_> {
                     scrape(self.targets.iter().filter(|target| !is_agent(target)), self.scraped);
                 }
                 Scraped => scrape(self.targets.iter(), self.scraped),
+                Seen(query) => self.seen(query).await,
             }
         }
+    }
+
+    async fn seen(&self, query: &str) {
+        for _ in 0..LOOKS {
+            if !self.prometheus.values(query).await.is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_secs(1)).await;
+        }
+        panic!("no answer to {query}");
     }
 
     async fn machine(&self, node: &str, does: Option<&str>) {
@@ -534,7 +615,7 @@ async fn in_each(groups: &[Together], name: &str) {
     }
     assert_eq!(targets.len(), 4, "agent, operator, extender, simulator: {targets:?}");
     let client = demo.demo.client().await;
-    let site = Site { demo: &demo, client, targets: &targets, scraped: &scraped };
+    let site = Site { demo: &demo, client, targets: &targets, scraped: &scraped, prometheus: &prometheus };
     site.take(&[Scraped]).await;
     let healthy = "sum(joulie_ready) == 4 and on () sum(joulie_cap_enforced == bool 1) == 12";
     let mut well = 0;
@@ -548,7 +629,7 @@ async fn in_each(groups: &[Together], name: &str) {
     }
     assert!(well == WELL, "it is not healthy before the first fault: {:?}", firing(&prometheus).await);
     for group in groups {
-        in_all_of(group, &site, &prometheus).await;
+        in_all_of(group, &site).await;
     }
     drop(site);
     drop((prometheus, demo));
@@ -557,11 +638,12 @@ async fn in_each(groups: &[Together], name: &str) {
 }
 
 /// Begins all faults, waits for their alerts, and mends them one by one: what is made for one goes with it.
-async fn in_all_of(group: Together, site: &Site<'_>, prometheus: &Prometheus) {
+async fn in_all_of(group: Together, site: &Site<'_>) {
+    let prometheus = site.prometheus;
     for fault in group {
         site.take(fault.begin).await;
     }
-    if group.iter().all(|fault| fault.fires.is_empty() && fault.one_of.is_empty()) {
+    if group.iter().all(|fault| fault.fires.is_empty()) {
         for _ in 0..QUIET_LOOKS {
             assert!(until(prometheus, group, |_| true).await);
             tokio::time::sleep(Duration::from_secs(1)).await;
@@ -569,7 +651,7 @@ async fn in_all_of(group: Together, site: &Site<'_>, prometheus: &Prometheus) {
     }
     let fires = |now: &Firing, fault: &Fault| {
         let is_there = |(name, of): &(&str, &str)| now.contains(&((*name).to_owned(), (*of).to_owned()));
-        fault.fires.iter().all(is_there) && (fault.one_of.is_empty() || fault.one_of.iter().any(is_there))
+        fault.fires.iter().all(is_there)
     };
     for fault in group {
         let seen = until(prometheus, group, |now| fires(now, fault)).await;

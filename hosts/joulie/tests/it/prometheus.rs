@@ -64,18 +64,11 @@ const EMPTY: &[(&str, &str, &[&str])] = &[
         "a node over HTTP tells no frequency policies",
         &[r#"joulie_dvfs_cpu_max_freq_khz{node="n1",cpu="0"} 3200000"#],
     ),
-    (
-        "joulie_tls_certificate_not_after_seconds",
-        "the demo has no TLS",
-        &[r#"joulie_tls_certificate_not_after_seconds{port="work"} 4000000000"#],
-    ),
 ];
 
 /// What alerts look at and a healthy demo does not show: a part of it, and why.
 const NOT_SHOWN: &[(&str, &str)] = &[
-    ("joulie_tls_certificate_not_after_seconds", "the demo has no TLS"),
     ("joulie_reflector_forbidden_total", "nothing is forbidden"),
-    ("joulie_operator_sleep_nodes", "no node sleeps"),
     ("joulie_operator_prometheus_queries_total{result!~", "no query fails"),
 ];
 

@@ -1,7 +1,7 @@
 //! Executes the actions of `--chaos`: as a person with kubectl would, as a broken machine would, or as a kill does.
 
 use super::super::act::{Act, BY_HAND_WATTS, HOT_CELSIUS};
-use super::super::fault::{DemoFault, MACHINE, SLOW_MACHINE};
+use super::super::fault::{DemoFault, GUEST, MACHINE, SLEEPER, SLOW_MACHINE};
 use super::parts::{self, ExtenderPorts, Part};
 use super::{ANY_PORT, Client, DemoCluster};
 use joulie_api::labels;
@@ -61,14 +61,7 @@ impl DemoCluster {
             }
             Act::Policy(name) => {
                 self.demo.policy = name;
-                match self.hosts.remove(&Part::Operator) {
-                    // One that was killed gets it when it is started.
-                    None => Ok(()),
-                    Some(host) => {
-                        host.stop().await;
-                        self.start_operator().await
-                    }
-                }
+                self.restart_operator().await
             }
             Act::StartExtender => self.start_extender().await,
             Act::Break(fault) => {
@@ -109,7 +102,7 @@ impl DemoCluster {
                 let slow = if on { SLOW_MS } else { 0 };
                 self.fault(SLOW_MACHINE, &json!({"slowMs": slow})).await
             }
-            DemoFault::Guest => self.guest(on).await,
+            DemoFault::Guest => self.join(GUEST, on).await,
             DemoFault::Rights | DemoFault::CutOff => {
                 self.break_api(fault, on);
                 Ok(())
@@ -118,7 +111,23 @@ impl DemoCluster {
                 self.break_api(fault, on);
                 self.restart_extender().await
             }
-            DemoFault::Settings | DemoFault::Evictions => self.write_settings(fault, on),
+            DemoFault::Meters => {
+                self.demo.second_meter = on;
+                self.restart_operator().await
+            }
+            DemoFault::Certificate => {
+                let tls = self.demo.tls.as_ref().ok_or("the extender has no certificate here")?;
+                tls.issue(on)
+            }
+            DemoFault::Settings => self.write_settings(fault, on),
+            DemoFault::Evictions => {
+                self.write_settings(fault, on)?;
+                self.move_away(on).await
+            }
+            DemoFault::Sleeper => {
+                self.write_settings(fault, on)?;
+                self.join(SLEEPER, on).await
+            }
             DemoFault::Stays => {
                 self.write_settings(fault, on)?;
                 self.stay(on).await
@@ -155,6 +164,17 @@ impl DemoCluster {
         Ok(())
     }
 
+    /// Starts the operator again. One that was killed gets what has changed when it is started.
+    async fn restart_operator(&mut self) -> Result<(), String> {
+        match self.hosts.remove(&Part::Operator) {
+            None => Ok(()),
+            Some(host) => {
+                host.stop().await;
+                self.start_operator().await
+            }
+        }
+    }
+
     async fn start_operator(&mut self) -> Result<(), String> {
         // At the address where its metrics were before.
         let site = self.metrics_of(Part::Simulator);
@@ -166,6 +186,11 @@ impl DemoCluster {
     /// Whether the operator runs.
     pub(crate) fn has_operator(&self) -> bool {
         self.hosts.contains_key(&Part::Operator)
+    }
+
+    /// Whether the operator runs, and would not if it were started again.
+    pub(crate) fn would_not_start(&self) -> bool {
+        self.has_operator() && self.is_broken(DemoFault::Settings)
     }
 
     /// The policy of the operator.

@@ -1,13 +1,15 @@
 //! What can be broken that more than one place has to agree about: the operator's file of settings, the faults of the API, and objects
 //! that a person would create with kubectl.
 
-use super::super::fault::{DemoFault, GUEST};
+use super::super::fault::{DemoFault, SLEEPER};
 use super::super::home::NO_SETTINGS;
 use super::DemoCluster;
 use super::act::{SHOP, Verb, send};
 use super::parts::Part;
 use embedded_api::{ApiFaults, InjectedResponse, Loss, Matching, Verb as ApiVerb};
+use joulie_api::sleep::SleepAnnotation;
 use joulie_api::{labels, names};
+use joulie_core::placement::sleep::SleepPhase;
 use kube::Client;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -15,9 +17,12 @@ use std::time::Duration;
 
 /// A line of the operator's file of settings that is refused.
 const MISTAKE: &str = "STATIC_HP_FRAC=most of them\n";
-/// Pods leave hot nodes at once, where their controllers can be told.
+/// Pods leave hot nodes at once, where their controllers can be told. Whatever a machine draws is too much where the cooling fails, and
+/// what it may draw under its caps is not too much elsewhere.
 const EVICTS: &str = "ENABLE_ACTIVE_RESCHEDULING=true\nRESCHEDULE_INTERVAL=1s\nRESCHEDULE_STRESSED_FOR=0s\n\
-     RESCHEDULE_WINDOW=1s\nRESCHEDULE_COOLDOWN=1s\n";
+     RESCHEDULE_WINDOW=1s\nRESCHEDULE_COOLDOWN=1s\nRESCHEDULE_THRESHOLD=90\nCOOLING_MODEL=table\nCOOLING_TABLE=30=100,40=5\n";
+/// A node that is to wake is soon left to people.
+const WAKES_SOON: &str = "SLEEP_WAKE_TAKES=1s\nSLEEP_WAKE_WITHIN=2s\n";
 /// Pods of the demo run for a minute: only one that stays keeps a node for so long in a cluster, with the hour that is usual there.
 const SOON_OVERDUE: &str = "DRAIN_DEADLINE=5s\n";
 /// More requests than a demo sends.
@@ -29,6 +34,10 @@ const QUIET_LOOKS: u32 = 5;
 const BETWEEN_LOOKS: Duration = Duration::from_millis(200);
 /// A minute of looks.
 const LOOKS_MOST: u32 = 300;
+/// The Deployment whose pods ask for nothing, so that there is room for them on every node.
+const SMALL: &str = "beacon";
+/// The processors of the node that was put to sleep.
+const CPU_MODEL: &str = "INTEL_XEON_GOLD_6530";
 
 /// The operator's file of settings while that is broken.
 fn settings(broken: &BTreeSet<DemoFault>) -> String {
@@ -36,6 +45,7 @@ fn settings(broken: &BTreeSet<DemoFault>) -> String {
         DemoFault::Settings => MISTAKE,
         DemoFault::Evictions => EVICTS,
         DemoFault::Stays => SOON_OVERDUE,
+        DemoFault::Sleeper => WAKES_SOON,
         DemoFault::Extender
         | DemoFault::Ignores
         | DemoFault::Refuses
@@ -45,9 +55,11 @@ fn settings(broken: &BTreeSet<DemoFault>) -> String {
         | DemoFault::Guest
         | DemoFault::Prometheus
         | DemoFault::Sensors
+        | DemoFault::Meters
         | DemoFault::Rights
         | DemoFault::Twins
-        | DemoFault::CutOff => "",
+        | DemoFault::CutOff
+        | DemoFault::Certificate => "",
     };
     std::iter::once(NO_SETTINGS).chain(broken.iter().map(line)).collect()
 }
@@ -102,51 +114,71 @@ impl DemoCluster {
         }
     }
 
-    /// Creates the pods of a DaemonSet of class performance, one on each node, as its controller would, or deletes them.
+    /// Creates the pods of a DaemonSet of class performance, one on each node, or deletes them.
     pub(super) async fn stay(&self, on: bool) -> Result<(), String> {
+        let resources = json!({"requests": {"cpu": "10m", "memory": "16Mi"}});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "generateName": format!("{DAEMON}-"),
+                "labels": {"app": DAEMON},
+                "annotations": {labels::pod::WORKLOAD_CLASS: "performance"},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": DAEMON, "uid": DAEMON,
+                    "controller": true}],
+            },
+            "spec": {"containers": [{"name": DAEMON, "image": DAEMON, "resources": resources}]}});
+        self.on_each_node(on, DAEMON, pod).await
+    }
+
+    /// Creates the pods of a Deployment that may be moved and fit on every node, one on each, or deletes them.
+    pub(super) async fn move_away(&self, on: bool) -> Result<(), String> {
+        let set = format!("{SMALL}-6c8b");
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {
+                "generateName": format!("{set}-"),
+                "labels": {"app": SMALL, "pod-template-hash": "6c8b"},
+                "annotations": {labels::pod::RESCHEDULABLE: labels::TRUE},
+                "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": set, "uid": SMALL,
+                    "controller": true}],
+            },
+            "spec": {"containers": [{"name": SMALL, "image": SMALL}]}});
+        self.on_each_node(on, SMALL, pod).await
+    }
+
+    /// Creates such a pod on each node, as a controller and a scheduler would, or deletes those of this app.
+    async fn on_each_node(&self, on: bool, app: &str, mut pod: Value) -> Result<(), String> {
         let client = self.demo.client("kubectl");
         let pods = format!("/api/v1/namespaces/{SHOP}/pods");
         if !on {
-            for pod in named(&client, &format!("{pods}?labelSelector=app%3D{DAEMON}")).await? {
+            for pod in named(&client, &format!("{pods}?labelSelector=app%3D{app}")).await? {
                 delete(&client, &format!("{pods}/{pod}")).await?;
             }
             return Ok(());
         }
-        let resources = json!({"cpu": "10m", "memory": "16Mi"});
         for node in named(&client, NODES).await? {
-            let pod = json!({"apiVersion": "v1", "kind": "Pod",
-                "metadata": {
-                    "generateName": format!("{DAEMON}-"),
-                    "labels": {"app": DAEMON},
-                    "annotations": {labels::pod::WORKLOAD_CLASS: "performance"},
-                    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "DaemonSet", "name": DAEMON, "uid": DAEMON,
-                        "controller": true}],
-                },
-                "spec": {"nodeName": node,
-                    "containers": [{"name": DAEMON, "image": DAEMON, "resources": {"requests": resources}}]}});
+            pod["spec"]["nodeName"] = json!(node);
             send(&client, Verb::Create, &pods, &pod).await?;
         }
         Ok(())
     }
 
-    /// Creates a node that has no machine, or deletes it with what the agent wrote about it, as the garbage collector would.
-    pub(super) async fn guest(&self, on: bool) -> Result<(), String> {
+    /// Creates a node that has no machine, or deletes it with what is written about it, as the garbage collector and a person would.
+    pub(super) async fn join(&self, node: &str, on: bool) -> Result<(), String> {
         let client = self.demo.client("kubectl");
         if on {
-            let node = json!({"apiVersion": "v1", "kind": "Node",
-                "metadata": {"name": GUEST, "labels": {labels::node::MANAGED: labels::TRUE}},
-                "spec": {"unschedulable": true},
-                "status": {"conditions": [{"type": "Ready", "status": "True"}],
-                    "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "10"}}});
-            return send(&client, Verb::Create, NODES, &node).await;
+            let asleep = SleepAnnotation {
+                phase: SleepPhase::Starting,
+                since: self.demo.clock.wall(),
+                boot: "before",
+            };
+            return send(&client, Verb::Create, NODES, &newcomer(node, &asleep)).await;
         }
-        delete(&client, &format!("{NODES}/{GUEST}")).await?;
+        delete(&client, &format!("{NODES}/{node}")).await?;
         // What is still written after the node has gone is deleted too.
         let mut quiet = 0;
         for _ in 0..LOOKS_MOST {
             let mut wrote = false;
-            for plural in ["nodehardwares", "nodepowerprofiles", "nodetwins"] {
-                let path = format!("/apis/{}/v1alpha1/{plural}/{}", labels::GROUP, names::plain(GUEST));
+            for plural in ["nodehardwares", "nodepowerprofiles", "nodepowergrants", "nodetwins"] {
+                let path = format!("/apis/{}/v1alpha1/{plural}/{}", labels::GROUP, names::plain(node));
                 wrote |= delete(&client, &path).await?;
             }
             quiet = if wrote { 0 } else { quiet + 1 };
@@ -155,8 +187,25 @@ impl DemoCluster {
             }
             tokio::time::sleep(BETWEEN_LOOKS).await;
         }
-        Err(format!("something still writes about node {GUEST}, which is deleted"))
+        Err(format!("something still writes about node {node}, which is deleted"))
     }
+}
+
+/// A node that has no machine. Pods are kept away.
+fn newcomer(name: &str, asleep: &SleepAnnotation<'_>) -> Value {
+    let mut node = json!({"apiVersion": "v1", "kind": "Node",
+        "metadata": {"name": name, "labels": {labels::node::MANAGED: labels::TRUE}},
+        "spec": {"unschedulable": true},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}],
+            "allocatable": {"cpu": "8", "memory": "16Gi", "pods": "10"}}});
+    if name == SLEEPER {
+        node["metadata"]["labels"][labels::node::CPU_MODEL] = json!(CPU_MODEL);
+        node["metadata"]["labels"][labels::node::CPU_SOCKETS] = json!("2");
+        node["metadata"]["annotations"] = json!({labels::node::SLEEP_STATE: asleep.to_string()});
+        node["spec"]["taints"] = json!([{"key": labels::node::SLEEPING, "effect": "NoSchedule"}]);
+        node["status"]["conditions"] = json!([{"type": "Ready", "status": "Unknown"}]);
+    }
+    node
 }
 
 /// All nodes.
@@ -205,7 +254,22 @@ mod tests {
             assert!(setting.live(), "{line}");
             setting.parse(value).is_ok()
         };
-        assert!(both.lines().filter(|line| !line.starts_with('#')).all(takes), "{both}");
+        let all = text(&[DemoFault::Evictions, DemoFault::Stays, DemoFault::Sleeper]);
+        assert!(
+            all.contains(WAKES_SOON) && all.lines().filter(|line| !line.starts_with('#')).all(takes),
+            "{all}"
+        );
         assert!(!takes(MISTAKE.trim()));
+    }
+
+    #[test]
+    fn a_node_that_joins_is_asleep_only_where_it_is_to_wake() {
+        let asleep = SleepAnnotation::read("starting 2026-01-01T00:00:00Z before").unwrap();
+        let sleeper = newcomer(SLEEPER, &asleep);
+        assert_eq!(SleepAnnotation::text(&sleeper).and_then(SleepAnnotation::read), Some(asleep));
+        assert_eq!(sleeper["spec"]["taints"][0]["key"], "joulie.io/sleeping");
+        let guest = newcomer("guest", &asleep);
+        assert!(SleepAnnotation::text(&guest).is_none() && guest["spec"]["taints"].is_null());
+        assert_eq!(guest["metadata"]["labels"], json!({labels::node::MANAGED: labels::TRUE}));
     }
 }

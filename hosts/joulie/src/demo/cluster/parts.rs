@@ -1,5 +1,6 @@
 //! The four programs as they ship, with the settings that differ in the demo.
 
+use super::super::fault::SLEEPER;
 use super::super::host::Host;
 use super::{ANY_PORT, DemoContext, NAMESPACE};
 use host_kit::config::{self, FILE_VARIABLE, Invocation, LiveConfig, Refusals, SettingsTable, Values};
@@ -109,7 +110,7 @@ pub(super) async fn extender(
     ports: ExtenderPorts,
 ) -> Result<(Host, ExtenderPorts), String> {
     let (work, metrics) = (ports.work.to_string(), ports.metrics.to_string());
-    let given = [
+    let mut given = vec![
         ("EXTENDER_ADDR", work.as_str()),
         ("METRICS_ADDR", metrics.as_str()),
         ("JOULIE_NAMESPACE", NAMESPACE),
@@ -123,6 +124,11 @@ pub(super) async fn extender(
         ("UNKNOWN_SCORE", "cautious"),
         ("DRAIN_LINGER", "0s"),
     ];
+    let files =
+        demo.tls.as_ref().map(|tls| [&tls.certificate, &tls.key_file].map(|file| file.display().to_string()));
+    if let Some([certificate, key]) = &files {
+        given.extend([("TLS_CERT_FILE", certificate.as_str()), ("TLS_KEY_FILE", key.as_str())]);
+    }
     let (settings, config) =
         read(demo, &extender::settings::TABLE, &given, extender::settings::Settings::read)?;
     let demo = demo.clone();
@@ -133,6 +139,26 @@ pub(super) async fn extender(
         Ok((ExtenderPorts { work: started.work, metrics: started.metrics }, tasks))
     };
     Host::start("extender", begin).await
+}
+
+/// The file that says how the power of nodes is switched. The only node in it is one that joins asleep.
+pub(super) const CONTROLLERS: &str = "controllers.yaml";
+/// What the operator is told of a second meter: that it yields watts. It is a thermometer.
+const SECOND_METER: [(&str, &str); 3] = [
+    ("OPERATOR_NODE_POWER_SOURCE", "agent,prometheus"),
+    (
+        "OPERATOR_NODE_POWER_PROMETHEUS_QUERY",
+        r#"label_replace(datacenter_ambient_temperature_celsius, "node", "{node}", "", "")"#,
+    ),
+    ("POWER_POLL_INTERVAL", "2s"),
+];
+
+/// Writes the file of controllers. Their service is that of the simulator, which knows no such machine.
+fn controllers(demo: &DemoContext, site: &str) -> Result<Option<String>, String> {
+    let Some(file) = demo.folder.as_ref().map(|folder| folder.join(CONTROLLERS)) else { return Ok(None) };
+    let text = format!("nodes:\n  {SLEEPER}: {{redfish: '{site}/redfish/v1/Systems/{SLEEPER}'}}\n");
+    std::fs::write(&file, text).map_err(|error| format!("{}: {error}", file.display()))?;
+    Ok(Some(file.display().to_string()))
 }
 
 /// The operator. The simulator at `site` answers it as a Prometheus would: temperatures of the zones, and what pods use.
@@ -177,6 +203,9 @@ pub(super) async fn operator(
     ];
     let file = demo.settings.as_ref().map(|path| path.display().to_string());
     given.extend(file.as_deref().map(|file| (FILE_VARIABLE, file)));
+    let controllers = controllers(demo, &site)?;
+    given.extend(controllers.as_deref().map(|file| ("SLEEP_BMC_FILE", file)));
+    given.extend(SECOND_METER.into_iter().filter(|_| demo.second_meter));
     let (settings, config) =
         read(demo, &operator::settings::TABLE, &given, operator::settings::Settings::read)?;
     let demo = demo.clone();
