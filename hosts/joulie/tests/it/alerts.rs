@@ -18,7 +18,7 @@ const FOR: &str = "12s";
 /// The same of the alerts that look at what is lowered, read and read back all the time, which takes longer where the processors are
 /// busy.
 const LONGER: &str = "24s";
-const LONG: [&str; 2] = ["JoulieGrantExceeded", "JoulieMeterBlind"];
+const LONG: [&str; 3] = ["JoulieGrantExceeded", "JoulieGrantNotInForce", "JoulieMeterBlind"];
 /// Over which times rates are taken, in place of minutes: once is not enough for an alert. What is asked again with growing pauses needs
 /// the longer ones.
 const WINDOWS: [(&str, &str); 4] =
