@@ -161,6 +161,7 @@ impl JobTerms {
             Some(ScoreTerm::Watts) => why.watts,
             Some(ScoreTerm::Fill) => why.fill,
             Some(ScoreTerm::Whole) => why.whole,
+            Some(ScoreTerm::Stranded) => return why.watts + why.fill + why.whole,
             Some(ScoreTerm::GpuCores | ScoreTerm::Spare | ScoreTerm::Scarce | ScoreTerm::Measured) | None => {
                 0
             }

@@ -291,6 +291,7 @@ fn consolidation(why: &Consolidated) -> Value {
         "watts": why.watts,
         "fill": why.fill,
         "whole": why.whole,
+        "cores": why.cores,
         "heldBack": why.held_back.map(HeldBack::word),
         "points": why.score,
     })

@@ -116,10 +116,11 @@ pub(crate) fn line(node: &Value) -> String {
         let held_back =
             if held_back.is_empty() { String::new() } else { format!(", held back: {held_back}") };
         return format!(
-            "{head}; it would cost {} there, which earns {cost:.0}; fill {:.0}, whole GPU nodes {:.0}{held_back}",
+            "{head}; it would cost {} there, which earns {cost:.0}; fill {:.0}, whole GPU nodes {:.0}, cores of free GPUs {:.0}{held_back}",
             watts(term("costW")),
             term("fill").unwrap_or_default(),
             term("whole").unwrap_or_default(),
+            term("cores").unwrap_or_default(),
         );
     }
     if term("score").is_none() {

@@ -82,6 +82,8 @@ pub enum ScoreTerm {
     Whole,
     /// The cores that are kept for free GPUs.
     GpuCores,
+    /// The points for the free GPUs that a pod with GPUs leaves without cores.
+    Stranded,
     /// That GPU nodes are spare where enough others are whole.
     Spare,
     /// That standard pods with GPUs are spread, and cores kept, where few GPUs are free.
@@ -91,11 +93,12 @@ pub enum ScoreTerm {
 }
 
 /// All of them.
-pub const TERMS: [ScoreTerm; 7] = [
+pub const TERMS: [ScoreTerm; 8] = [
     ScoreTerm::Watts,
     ScoreTerm::Fill,
     ScoreTerm::Whole,
     ScoreTerm::GpuCores,
+    ScoreTerm::Stranded,
     ScoreTerm::Spare,
     ScoreTerm::Scarce,
     ScoreTerm::Measured,
@@ -110,6 +113,7 @@ impl ScoreTerm {
             Self::Fill => "fill",
             Self::Whole => "whole",
             Self::GpuCores => "gpu-cores",
+            Self::Stranded => "stranded",
             Self::Spare => "spare",
             Self::Scarce => "scarce",
             Self::Measured => "measured",

@@ -6,12 +6,16 @@
 //! fill  = 30 · (requested + asked) / all        of the GPUs for pods with GPUs, of the cores for others;
 //!         30 · (free − asked) / all             of the GPUs where they are scarce, for standard pods, on nodes that are not whole
 //! whole = 10 unless the pod takes a part of a GPU node of which all GPUs are free
-//! score = watts + fill + whole, each rounded down
+//! cores = 12 for each GPU by which fewer of the node's free GPUs lack cores than before, less 12 for each by which more do;
+//!         a GPU needs what pods with GPUs ask for with each, and only pods with GPUs earn or lose this
+//! score = watts + fill + whole + cores, each rounded down; from 1 to 100
 //! ```
 //!
 //! - A node where the pod does not fit scores 0: more watts than are left under the node's cap or the limits above it, more cores or GPUs
 //!   than are free, or, without GPUs, cores that the free GPUs of the node need.
 //! - A GPU node is spare where enough others of its model are whole ([`WholeNodes`]): its free GPUs need no cores, and it may be broken.
+//! - A pod with one GPU and half of a node's cores leaves GPUs that nobody can use. The points for cores put it where cores are left
+//!   over, and pods with few cores where they lack, so that fewer GPUs stay free while pods wait for them.
 //! - GPUs of a model are scarce where few of all are free ([`GpuSupply`]). Few nodes can be emptied then, so standard pods with GPUs are spread: what
 //!   packing would gain are nodes for pods with many GPUs, and all pods with few of them would wait behind these. Performance pods
 //!   are packed, so that they still find whole nodes. Where GPUs are short, pods without GPUs leave the cores of all GPUs too.
@@ -35,6 +39,8 @@ use power_units::Watts;
 const WATTS_POINTS: u64 = 60;
 const FILL_POINTS: u64 = 30;
 const WHOLE_POINTS: u64 = 10;
+/// The points for each free GPU that has cores after the pod and had none before, or the other way round.
+const CORES_POINTS: u64 = 12;
 /// Of the draw at full load: published curves of two-socket servers have 16 to 20 %, and 100 W of a GPU's 700 W are 15 %.
 const IDLE_CPU_PERCENT: u32 = 20;
 const IDLE_GPU_PERCENT: u32 = 15;
@@ -192,6 +198,7 @@ pub struct ConsolidateTerms {
     free_milli: u32,
     cores_milli: u32,
     cards: Option<NodeCards>,
+    milli_per_gpu: u32,
     is_spare: bool,
     is_scarce: bool,
     is_emptied: bool,
@@ -218,6 +225,8 @@ pub struct Consolidated {
     pub fill: u8,
     /// No whole GPU node is broken.
     pub whole: u8,
+    /// Fewer free GPUs lack cores than before, or more.
+    pub cores: i8,
     /// Why it scores less than the sum, if it does.
     pub held_back: Option<HeldBack>,
     /// The score, from 0 to 100.
@@ -289,6 +298,8 @@ impl ConsolidateTerms {
             free_milli,
             cores_milli,
             cards: node.cards,
+            // Of a node of unknown size it is not known what lacks cores.
+            milli_per_gpu: node.cores_milli.map_or(0, |_| node.milli_per_gpu),
             is_spare: node.is_spare,
             is_scarce: node.supply != GpuSupply::Ample,
             is_emptied: node.is_emptied,
@@ -329,6 +340,12 @@ impl ConsolidateTerms {
         let whole = if self.breaks(pod) { 0 } else { WHOLE_POINTS };
         let held_back = self.holds_back(pod, own + assumed.or_zero());
         let sum = watts.saturating_add(fill).saturating_add(whole);
+        let cores = self.cores_points(pod);
+        let sum = match u64::try_from(cores) {
+            Ok(earned) => sum.saturating_add(earned).min(100),
+            // A node where the pod fits keeps a point.
+            Err(_) => sum.saturating_sub(u64::from(cores.unsigned_abs())).max(sum.min(1)),
+        };
         let score = match held_back {
             None => sum,
             Some(HeldBack::OverCap | HeldBack::Full | HeldBack::GpuCores) => 0,
@@ -342,6 +359,7 @@ impl ConsolidateTerms {
             watts: small(watts),
             fill: small(fill),
             whole: small(whole),
+            cores,
             held_back,
             score: small(score),
         }
@@ -354,6 +372,26 @@ impl ConsolidateTerms {
         self.cards.is_none_or(|cards| {
             cards.all > 0 && cards.free >= cards.all && pod.gpus < cards.all && !self.is_spare
         })
+    }
+
+    /// The points for the free GPUs that have cores after the pod and lacked them before, or the other way round.
+    #[inline]
+    fn cores_points(&self, pod: &ConsolidatePod) -> i8 {
+        let Some(cards) = self.cards.filter(|_| pod.gpus > 0) else { return 0 };
+        let (free, each) = (cards.free.min(cards.all), u64::from(self.milli_per_gpu));
+        let lacking =
+            |gpus: u32, milli: u32| u64::from(gpus).saturating_mul(each).saturating_sub(u64::from(milli));
+        let before = lacking(free, self.free_milli);
+        let left = self.free_milli.saturating_sub(pod.cores_milli);
+        let after = lacking(free.saturating_sub(pod.gpus), left);
+        let earned = before.saturating_sub(after).saturating_mul(CORES_POINTS);
+        let lost = after.saturating_sub(before).saturating_mul(CORES_POINTS);
+        let small = |points: Option<u64>| i8::try_from(points.unwrap_or(0).min(100)).unwrap_or(100);
+        // One of the two is zero. What is lost is rounded up.
+        match lost {
+            0 => small(earned.checked_div(each)),
+            _ => small(lost.saturating_add(each.saturating_sub(1)).checked_div(each)).saturating_neg(),
+        }
     }
 
     #[inline]

@@ -175,6 +175,46 @@ fn standard_pods_with_gpus_are_spread_where_few_are_free() {
 }
 
 #[test]
+fn a_pod_goes_where_it_leaves_no_gpu_without_cores() {
+    let cores = |node: &ConsolidateFacts, pod: &ConsolidatePod| explained(node, pod, 500).cores;
+    // Three free GPUs need 48 of 88 free cores. One with 64 cores leaves 24 for two, which need 32: half of a GPU lacks them.
+    assert_eq!(cores(&GPU, &pod(56, 1)), 0);
+    assert_eq!(cores(&GPU, &pod(64, 1)), -6);
+    // A core more is a sixteenth of a GPU and of 12 points, rounded down: 12 · 9 / 16 = 6.75.
+    assert_eq!(cores(&GPU, &pod(65, 1)), -7);
+    // Of seven free GPUs with 28 cores 84 of 112 are missing. After one GPU with 4 cores 72 are: 12 · 12 / 16; after one with 28 all of 96.
+    let roomy = ConsolidateFacts { requested_milli: 0, cards: Some(NodeCards { all: 8, free: 7 }), ..GPU };
+    let lacking = ConsolidateFacts { requested_milli: 100_000, ..roomy };
+    assert_eq!((cores(&lacking, &pod(4, 1)), cores(&lacking, &pod(28, 1))), (9, -9));
+    // So of two nodes with as many GPUs a pod with 4 cores goes where they lack, and one with 28 where they do not.
+    assert!(score(&lacking, &pod(4, 1), 500) > score(&roomy, &pod(4, 1), 500));
+    assert!(score(&lacking, &pod(28, 1), 500) < score(&roomy, &pod(28, 1), 500));
+    // Pods without GPUs have a rule of their own, and without a need, or a known number of GPUs, nothing lacks.
+    assert_eq!(cores(&lacking, &pod(4, 0)), 0);
+    assert_eq!(cores(&ConsolidateFacts { milli_per_gpu: 0, ..lacking }, &pod(4, 1)), 0);
+    assert_eq!(cores(&ConsolidateFacts { cards: None, ..lacking }, &pod(4, 1)), 0);
+    assert_eq!(cores(&ConsolidateFacts { cores_milli: None, ..lacking }, &pod(0, 1)), 0);
+    // A node where the pod fits keeps a point: all cores are gone, and six GPUs that need 96 are left. 12 · 96 / 16 is more than the rest.
+    let all = explained(&roomy, &pod(128, 1), 500);
+    assert_eq!((all.watts, all.fill, all.whole), (49, 7, 10));
+    assert_eq!((all.cores, all.held_back, all.score), (-72, None, 1));
+    // Numbers of any size give points in their range.
+    let huge = ConsolidateFacts {
+        cores_milli: Some(u32::MAX),
+        cards: Some(NodeCards { all: u32::MAX, free: u32::MAX }),
+        milli_per_gpu: u32::MAX,
+        ..GPU
+    };
+    assert_eq!(cores(&huge, &pod(4, u32::MAX)), 100);
+    let vast = ConsolidateFacts {
+        milli_per_gpu: 1_000,
+        cards: Some(NodeCards { all: 4_000_000, free: 4_000_000 }),
+        ..huge
+    };
+    assert_eq!(cores(&vast, &pod(4_200_000, 1)), -100);
+}
+
+#[test]
 fn pods_without_gpus_leave_the_cores_of_all_gpus_where_these_are_short() {
     // 120 cores are free, and one GPU is: it needs 16 of them, and all eight need 128.
     let node = |supply| {
@@ -302,9 +342,12 @@ proptest! {
     #[test]
     fn a_used_node_is_at_least_as_good_as_the_same_one_empty(seed: u64) {
         let (node, pod, added, assumed) = facts(seed);
-        // Where GPUs are scarce, standard pods with GPUs are spread.
-        let supply = if pod.gpus == 0 { node.supply } else { GpuSupply::Ample };
-        let node = ConsolidateFacts { supply, ..node };
+        // Where GPUs are scarce, standard pods with GPUs are spread, and no pod goes where it leaves GPUs without cores.
+        let (supply, milli_per_gpu) = match pod.gpus {
+            0 => (node.supply, node.milli_per_gpu),
+            _ => (GpuSupply::Ample, 0),
+        };
+        let node = ConsolidateFacts { supply, milli_per_gpu, ..node };
         let used = ConsolidateFacts { is_used: true, ..node };
         let of = |node: &ConsolidateFacts| ConsolidateTerms::of(node).score(&pod, added, assumed);
         let fits = of(&used) > 0;
