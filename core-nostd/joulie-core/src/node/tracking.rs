@@ -239,7 +239,7 @@ impl Tracking {
         let base = if binding { seen.limit } else { seen.effective };
         mode.model.learn(Point { watts: seen.watts, frequency: base }, mode.trend.noise());
         mode.trend.take(seen.watts);
-        if mode.held_target != seen.target {
+        if seen.target < mode.held_target {
             mode.comeback = Comeback::Done;
         }
         let plan = self.correct(mode, seen, (base, binding));
@@ -260,32 +260,22 @@ impl Tracking {
         mode.trend.aim(evidence, seen.target);
         mode.model.leave(Point { watts, frequency: base });
         let far = watts < seen.target - part(seen.target, FAR_SHIFT);
-        let edge = watts + part(watts, NEAR_SHIFT);
         let next = if far && !binding {
             seen.range.max()
-        } else if seen.target <= edge || !binding || mode.rounded_for > 0 {
-            // Also where a careful step was rounded away: a whole one may reach the next frequency there is.
+        } else if watts > seen.target || !binding {
             mode.model.down().frequency_for(base, seen.target, watts)
         } else {
-            let next = mode.model.up().frequency_for(base, seen.target, watts);
-            // Never less than for a lower target at that edge. Far above it the step is longer anyway: (5/4)^(1/2n) is
-            // more than (33/32)^(1/n) for every exponent.
-            if seen.target >= watts + part(watts, CLEAR_SHIFT) {
-                next
-            } else {
-                next.max(mode.model.down().frequency_for(base, edge, watts))
-            }
+            mode.higher(seen, watts)
         };
         // Too much power never raises the limit, and too little never lowers it.
         if watts > seen.target {
             return seen.move_to(next.min(seen.limit));
         }
         let mut rise = seen.limit.scale(self.tuning.rise, Role::Limit);
-        let repeats = mode.pulse.repeats();
-        if repeats > 0 {
+        if mode.pulse.repeats() > 0 {
             // The power that is to be too low may be a meter's that has stopped. A short step shows it: at another clock a
             // meter that lives says something else. A step that was rounded away is doubled.
-            rise = rise.min(part(seen.limit, TRIAL_SHIFT.saturating_sub(u32::from(repeats))));
+            rise = rise.min(mode.twice_rounded(seen, SHORT_SHIFT));
         }
         let next = mode.no_further_than_before(next.max(seen.limit).min(seen.limit + rise), seen);
         // What was rounded down to this very limit would be rounded down again, unless some policies only refused.
@@ -342,7 +332,7 @@ const HELD_SHIFT: u32 = 5;
 /// Power that is more than 1/4 below the target, at a frequency that the limit does not bind, is low because the load
 /// is low. Then the limit is lifted, so that a short burst runs at full speed.
 const FAR_SHIFT: u32 = 2;
-/// An error of less than 1/32 is corrected at once in both directions: an error of the estimate matters little then.
+/// An error of less than 1/32 is corrected upwards in a step that is not halved: an error of the estimate matters less then.
 const NEAR_SHIFT: u32 = 5;
 /// A target from 1/4 above the power on is far above the edge of such errors.
 const CLEAR_SHIFT: u32 = 2;
@@ -351,8 +341,14 @@ const ARRIVED_SHIFT: u32 = 6;
 /// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power
 /// the error is less than 1 %.
 const JITTER_SHIFT: u32 = 6;
-/// A rise on a doubted reading is at most 1/64 of the limit, and twice as much at each further repetition.
-const TRIAL_SHIFT: u32 = 7;
+/// A short step is 1/64 of the limit. A rise on a doubted reading is no longer.
+const SHORT_SHIFT: u32 = 6;
+/// A step to the next frequency that the hardware has is 1/16 of the limit at first.
+const WHOLE_SHIFT: u32 = 4;
+/// A move up aims at 1/512 below the target.
+const AIM_SHIFT: u32 = 9;
+/// The least room of a way back for a lower target, of the room of before.
+const LEAST_ROOM_SHIFT: u32 = 3;
 /// For how many steps a mean that was rounded down is not asked for again.
 const ROUNDED_STEPS: u8 = 60;
 /// A change of less than 1/1024 of the limit is not written.
@@ -462,26 +458,37 @@ impl Mode {
         if self.comeback != Comeback::Readings {
             return None;
         }
+        let limit = self.limit(range);
+        if target < self.held_target {
+            self.held = self.held_for(target, limit, watts);
+            self.held_target = target;
+        }
         let holds = self.held > 0 && watts <= target;
         self.comeback = if holds { Comeback::Nearing } else { Comeback::Done };
-        let held = self.held_for(target).min(range.max());
+        let held = self.held_limit().min(range.max());
         let to = held - part(held, BINDING_SHIFT);
-        if !holds || to <= self.limit(range) {
+        if !holds || to <= limit {
             return None;
         }
         self.comeback = Comeback::Limit;
         Some(Plan::Move { action: LawAction::ThrottleDown, to })
     }
 
-    /// The limit that was seen to hold a target, or what is left of it for a lower target.
-    fn held_for(&self, target: Watts) -> KiloHertz {
-        // The next whole number: the limit itself would be rounded down to the one below.
-        let held = past::kilohertz(self.held.saturating_add(1));
-        if target < self.held_target {
-            self.model.down().frequency_for(held, target, self.held_target)
-        } else {
-            held
+    /// What is left for a lower target of the limit that was seen to hold one, kHz, or zero. Power over frequency is convex, so
+    /// that it is below the line from the point without readings to the point that was held.
+    fn held_for(&self, target: Watts, limit: KiloHertz, watts: Watts) -> u32 {
+        let (room, whole) = (target - watts, self.held_target - watts);
+        if self.held == 0 || room < part(whole, LEAST_ROOM_SHIFT) {
+            return 0;
         }
+        let held = past::kilohertz(self.held);
+        let line = limit + (held - limit).scale(model::part_of(room, whole), Role::Limit);
+        line.min(self.model.down().frequency_for(held, target, self.held_target)).to_whole(Role::Limit)
+    }
+
+    /// The next whole number: the limit itself would be rounded down to the one below.
+    fn held_limit(&self) -> KiloHertz {
+        past::kilohertz(self.held.saturating_add(1))
     }
 
     /// A limit on its way to where it was does not go past that in one step.
@@ -489,12 +496,40 @@ impl Mode {
         if self.comeback != Comeback::Nearing {
             return next;
         }
-        let held = self.held_for(seen.target);
+        let held = self.held_limit();
         if seen.limit + part(seen.limit, MOVE_SHIFT) < held {
             return next.min(held);
         }
         self.comeback = Comeback::Done;
         next
+    }
+
+    /// The next limit up, where the limit binds.
+    fn higher(&self, seen: &Seen, watts: Watts) -> KiloHertz {
+        if self.rounded_for > 0 {
+            // A careful step was rounded away. A longer one may reach the next frequency there is.
+            let whole = self.model.whole().frequency_for(seen.limit, seen.target, watts);
+            return whole.min(seen.limit + self.twice_rounded(seen, WHOLE_SHIFT));
+        }
+        let aim = (seen.target - part(seen.target, AIM_SHIFT)).max(watts);
+        let edge = watts + part(watts, NEAR_SHIFT);
+        if aim <= edge {
+            return self.model.near().frequency_for(seen.limit, aim, watts);
+        }
+        let next = self.model.up().frequency_for(seen.limit, aim, watts);
+        // Never less than for a lower target at that edge. Far above it the step is longer anyway: the exponent is not less than
+        // a quarter of that of a short step, and (5/4)^(1/4) is more than 33/32.
+        if aim >= watts + part(watts, CLEAR_SHIFT) {
+            next
+        } else {
+            next.max(self.model.near().frequency_for(seen.limit, edge, watts))
+        }
+    }
+
+    /// This part of the limit, or twice the step that was rounded away.
+    fn twice_rounded(&self, seen: &Seen, shift: u32) -> KiloHertz {
+        let step = past::kilohertz(self.rounded) - seen.limit;
+        part(seen.limit, shift).max(step + step)
     }
 
     /// There is no reading, and the limit that held the former target is too high for this one. How much less power a lower

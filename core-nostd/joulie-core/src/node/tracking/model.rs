@@ -29,6 +29,8 @@ pub(super) struct Point {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Model {
     exponent: Exponent,
+    /// The exponent as it was last measured, however small, for moves up.
+    local: Exponent,
     /// The point where the last move began; `None` once the model has learned from it.
     left: Option<Point>,
 }
@@ -39,12 +41,19 @@ const FRACTION_BITS: u32 = 30;
 const APART_MIN: u64 = ONE / 200;
 /// The part by which the exponent below a move down is larger than that of the move: 1/2.
 const BEND_SHIFT: u32 = 1;
+/// Over a move by 30 % and more (14 % of the sum) the power is less steep than at its upper end.
+const APART_LONG: u64 = ONE / 7;
 /// From 10 % on, the measurement replaces the exponent; below, the mean of both is taken.
 const APART_FAR: u64 = ONE / 20;
 
 impl Exponent {
-    /// 7/16: an elasticity of 2.3. A larger one is corrected in several steps.
+    /// 7/16: an elasticity of 2.3. Below it the least of a move down: a larger elasticity is corrected in several steps.
     const MIN: u32 = 7;
+    /// 3/16: an elasticity of 5.3, the least of a move up. With two kinds of cores of which one is at its ceiling, the power
+    /// rises that steeply with the mean limit.
+    const STEEPEST: u32 = 3;
+    /// 10/16: the most of a short move up.
+    const NEAR_MAX: u32 = 10;
     /// 31/16: an elasticity of 0.5, a processor for which most of the power does not follow the frequency.
     const MAX: u32 = 31;
     /// The exponent of the longest move.
@@ -105,7 +114,7 @@ pub(super) fn part_of(part: Watts, whole: Watts) -> Ratio {
 
 impl Model {
     pub(super) const fn new(prior: Exponent) -> Self {
-        Self { exponent: prior, left: None }
+        Self { exponent: prior, local: prior, left: None }
     }
 
     /// The exponent for a move down: the full one.
@@ -114,9 +123,21 @@ impl Model {
     }
 
     /// The exponent for a move up: half of it, and never more than half of 13/16, since an apparently insensitive
-    /// machine may have a load that fell while the frequency rose.
+    /// machine may have a load that fell while the frequency rose. Further up the power rises more steeply, so that it is not
+    /// more than three quarters of what was measured, either.
     pub(super) fn up(&self) -> Exponent {
-        Exponent(self.exponent.0.min(13).div_ceil(2))
+        let cautious = self.local.0.saturating_sub(self.local.0 >> 2);
+        Exponent(self.exponent.0.min(13).div_ceil(2).min(cautious))
+    }
+
+    /// The exponent for a short move up.
+    pub(super) fn near(&self) -> Exponent {
+        Exponent(self.exponent.0.min(Exponent::NEAR_MAX).min(self.local.0))
+    }
+
+    /// The exponent for a move up to the next frequency that the hardware has.
+    pub(super) fn whole(&self) -> Exponent {
+        Exponent(self.exponent.0.min(self.local.0))
     }
 
     /// A move starts at this point. An earlier point that has not been learned from stays.
@@ -132,9 +153,12 @@ impl Model {
     pub(super) fn learn(&mut self, now: Point, noise: Watts) {
         let Some(left) = self.left.take() else { return };
         if let Some((measured, moved)) = measure(&left, &now, noise) {
+            self.local =
+                Exponent(if moved >= APART_LONG { self.local.0.min(measured.0) } else { measured.0 });
             // Below the end of a move down the same change of power takes more: less of it follows the frequency there.
-            let further = if left.frequency > now.frequency { measured.0 >> BEND_SHIFT } else { 0 };
-            let measured = Exponent(measured.0.saturating_add(further).min(Exponent::MAX));
+            let least = measured.0.max(Exponent::MIN);
+            let further = if left.frequency > now.frequency { least >> BEND_SHIFT } else { 0 };
+            let measured = Exponent(least.saturating_add(further).min(Exponent::MAX));
             self.exponent = if moved >= APART_FAR {
                 measured
             } else {
@@ -182,7 +206,7 @@ fn measure(left: &Point, now: &Point, noise: Watts) -> Option<(Exponent, u64)> {
     }
     let sixteenths = moved.saturating_mul(16).saturating_add(drawn >> 1).checked_div(drawn)?;
     let sixteenths = u32::try_from(sixteenths).unwrap_or(u32::MAX);
-    Some((Exponent(sixteenths.clamp(Exponent::MIN, Exponent::MAX)), moved))
+    Some((Exponent(sixteenths.clamp(Exponent::STEEPEST, Exponent::MAX)), moved))
 }
 
 /// Whether less than a quarter of the change that was expected of a move down has come, although it would stand out from the
@@ -254,6 +278,22 @@ mod tests {
         model.leave(point(300.0, 2.4));
         model.learn(point(400.0, 3.2), Watts::ZERO);
         assert_eq!(model.exponent, Exponent(16));
+    }
+
+    #[test]
+    fn a_steep_measurement_shortens_moves_up_and_not_moves_down() {
+        let mut model = Model::new(Exponent(11));
+        // Half of 11, rounded up.
+        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(6), Exponent(10), Exponent(11)));
+        // P ∝ f⁴ from 2.5 to 2.6 GHz: 300 W to 350.96 W.
+        model.leave(point(300.0, 2.5));
+        model.learn(point(350.96, 2.6), Watts::ZERO);
+        assert_eq!(model.exponent, Exponent(9));
+        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(3), Exponent(4), Exponent(4)));
+        // Over a long way the mean is less steep than the end: it does not replace what was measured there.
+        model.leave(point(150.0, 1.2));
+        model.learn(point(300.0, 2.5), Watts::ZERO);
+        assert_eq!(model.local, Exponent(4));
     }
 
     #[test]
