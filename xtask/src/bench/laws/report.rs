@@ -13,6 +13,12 @@ use std::fmt::Write as _;
 /// The targets that `tracking` is known to miss at its period of 0.5 s, and why.
 pub(super) const MISSES: &[(&str, &[u8], &str)] = &[
     (
+        "8 cores in a hot case",
+        &[3],
+        "In the mean 1.5 % less than the cap is drawn: what the silicon leaks grows for minutes as it warms, and the last \
+         per cent of the way back up comes in short steps.",
+    ),
+    (
         "sensor averages 1 s, untold",
         &[1],
         "A mean stands 2 % above the cap once more, 3.3 s after the step (5 % above for half a second and no longer): \
@@ -20,12 +26,12 @@ pub(super) const MISSES: &[(&str, &[u8], &str)] = &[
     ),
     (
         "2 % noise",
-        &[1, 3, 4],
+        &[1, 3],
         "In the worst of 20 runs a mean stands 2 % above the cap for some seconds, or 8 % below it: a reading that is \
          2 % wrong cannot be told from a load that rose, and more power than the cap is answered at once (a limit \
          that waited for the mean of many let bursts stand above the cap).",
     ),
-    ("2 % noise, sensor averages 1 s", &[1, 3, 4], "As above."),
+    ("2 % noise, sensor averages 1 s", &[3, 4], "As above."),
     (
         "restless load (2 % each second)",
         &[1, 2, 3, 4],

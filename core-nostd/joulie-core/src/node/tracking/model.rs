@@ -52,8 +52,8 @@ impl Exponent {
     /// 3/16: an elasticity of 5.3, the least of a move up. With two kinds of cores of which one is at its ceiling, the power
     /// rises that steeply with the mean limit.
     const STEEPEST: u32 = 3;
-    /// 10/16: the most of a short move up.
-    const NEAR_MAX: u32 = 10;
+    /// 16/16: the most of a short move up.
+    const NEAR_MAX: u32 = 16;
     /// 31/16: an elasticity of 0.5, a processor for which most of the power does not follow the frequency.
     const MAX: u32 = 31;
     /// The exponent of the longest move.
@@ -123,11 +123,9 @@ impl Model {
     }
 
     /// The exponent for a move up: half of it, and never more than half of 13/16, since an apparently insensitive
-    /// machine may have a load that fell while the frequency rose. Further up the power rises more steeply, so that it is not
-    /// more than three quarters of what was measured, either.
+    /// machine may have a load that fell while the frequency rose. It is not more than was measured last, either.
     pub(super) fn up(&self) -> Exponent {
-        let cautious = self.local.0.saturating_sub(self.local.0 >> 2);
-        Exponent(self.exponent.0.min(13).div_ceil(2).min(cautious))
+        Exponent(self.exponent.0.min(13).div_ceil(2).min(self.local.0))
     }
 
     /// The exponent for a short move up.
@@ -284,12 +282,12 @@ mod tests {
     fn a_steep_measurement_shortens_moves_up_and_not_moves_down() {
         let mut model = Model::new(Exponent(11));
         // Half of 11, rounded up.
-        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(6), Exponent(10), Exponent(11)));
+        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(6), Exponent(11), Exponent(11)));
         // P ∝ f⁴ from 2.5 to 2.6 GHz: 300 W to 350.96 W.
         model.leave(point(300.0, 2.5));
         model.learn(point(350.96, 2.6), Watts::ZERO);
         assert_eq!(model.exponent, Exponent(9));
-        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(3), Exponent(4), Exponent(4)));
+        assert_eq!((model.up(), model.near(), model.whole()), (Exponent(4), Exponent(4), Exponent(4)));
         // Over a long way the mean is less steep than the end: it does not replace what was measured there.
         model.leave(point(150.0, 1.2));
         model.learn(point(300.0, 2.5), Watts::ZERO);
