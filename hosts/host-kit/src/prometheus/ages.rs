@@ -74,7 +74,7 @@ fn without_texts(query: &str) -> String {
 
 /// Whether it is a name with matchers, or one of both.
 fn is_selector(bare: &str) -> bool {
-    let (name, rest) = bare.split_at(bare.find(|letter| !is_of_a_name(letter)).unwrap_or(bare.len()));
+    let (name, rest) = head(bare, is_of_a_name);
     let is_name = !name.starts_with(|first: char| first.is_ascii_digit());
     match rest.trim_start().strip_prefix('{').and_then(|rest| rest.strip_suffix('}')) {
         Some(matchers) => is_name && !matchers.contains(['{', '}']),
@@ -84,6 +84,11 @@ fn is_selector(bare: &str) -> bool {
 
 const fn is_of_a_name(letter: char) -> bool {
     letter.is_ascii_alphanumeric() || matches!(letter, '_' | ':')
+}
+
+/// The first letters that belong to it, and what is behind them.
+fn head(text: &str, belongs: impl Fn(char) -> bool) -> (&str, &str) {
+    text.split_at(text.find(|letter: char| !belongs(letter)).unwrap_or(text.len()))
 }
 
 /// How old the samples of an expression are at the most; `None` where a time in it cannot be read, or is fixed.
@@ -99,11 +104,16 @@ fn bound(bare: &str) -> Option<Duration> {
             None => most = most.max(duration(range)?),
         }
     }
-    let mut words = bare.split(|letter| !is_of_a_name(letter)).filter(|word| !word.is_empty());
-    while let Some(word) = words.next() {
+    let mut rest = bare;
+    while let Some(start) = rest.find(is_of_a_name) {
+        let (_, from) = rest.split_at(start);
+        let (word, after) = head(from, is_of_a_name);
+        rest = after;
         if word.eq_ignore_ascii_case("offset") {
-            // One into the future is taken for one into the past.
-            beside = beside.saturating_add(duration(words.next()?)?);
+            // One into the future is taken for one into the past. A time with a point is one time, and one in parentheses is computed.
+            let time = after.trim_start_matches(|letter: char| letter.is_whitespace() || letter == '-');
+            let (time, _) = head(time, |letter| is_of_a_name(letter) || letter == '.');
+            beside = beside.saturating_add(duration(time)?);
         }
     }
     Some(most.saturating_add(beside))
@@ -167,6 +177,7 @@ mod tests {
             ("max_over_time(rate(w[20m])[10m:])", 1_800),
             ("w offset 1h", 3_900),
             ("rate(w[10m] OFFSET -1m)", 660),
+            ("w offset 3600.0", 3_900),
             ("w_offset + w", 300),
             // What cannot be read, or has a fixed time, may be of any time.
             ("w @ 1600000000", 86_400),
@@ -177,6 +188,9 @@ mod tests {
             ("rate(w[99999999999999999999d])", 86_400),
             ("rate(w[9y])", 86_400),
             ("w offset", 86_400),
+            ("w offset 1.5h", 86_400),
+            ("w offset (1h * 2)", 86_400),
+            ("w offset(1h)", 86_400),
             ("", 300),
             ("\"", 300),
         ] {
