@@ -107,7 +107,11 @@ fn forward(mut reader: PipeReader, news: &Sender<News>) {
             Ok(0) => break,
             Ok(length) => part[..length].to_vec(),
             Err(error) if error.kind() == ErrorKind::Interrupted => continue,
-            Err(error) => format!("\nreading its output: {error}\n").into_bytes(),
+            Err(error) => {
+                let _unheard =
+                    news.send(News::Wrote(format!("\nreading its output: {error}\n").into_bytes()));
+                break;
+            }
         };
         if news.send(News::Wrote(new)).is_err() {
             return;
