@@ -341,7 +341,7 @@ const ARRIVED_SHIFT: u32 = 6;
 /// A reading that begins less than 1/64 of its span before a move counts as one from after the move: with halved power
 /// the error is less than 1 %.
 const JITTER_SHIFT: u32 = 6;
-/// A short step is 1/64 of the limit. A rise on a doubted reading is no longer.
+/// A short step is 1/64 of the limit. A rise on a doubted reading is no longer, unless a step was rounded away.
 const SHORT_SHIFT: u32 = 6;
 /// A step to the next frequency that the hardware has is 1/16 of the limit at first.
 const WHOLE_SHIFT: u32 = 4;
