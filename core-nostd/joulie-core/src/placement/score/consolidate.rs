@@ -25,8 +25,8 @@
 //!   pods are known to run there.
 //!
 //! Of two nodes of a kind where the pod fits, the one that is used scores at least as much as the one that is not, and more
-//! wherever a node at rest draws enough to be a point; not so where pods with GPUs are spread, or lose points for cores. Everything that does not depend on the pod is compiled into
-//! [`ConsolidateTerms`] once for each change of a node.
+//! wherever a node at rest draws enough to be a point; not so where pods with GPUs are spread, or lose points for cores.
+//! Everything that does not depend on the pod is compiled into [`ConsolidateTerms`] once for each change of a node.
 
 use super::{NodeFacts, Points, ScoreSummary, Scoring, settle};
 use crate::placement::class::{SchedulableClass, WorkloadClass};
